@@ -1,0 +1,42 @@
+//! Scheduling policies: one file each, one registry, told apart by nothing but this trait.
+
+use crate::types::{ClusterView, Decision};
+
+/// What a policy is told about the future of a job (paper sections 2.2 and 8.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Information {
+    /// The throughput of the first regime, for ever.
+    Agnostic,
+    /// The throughput of this moment.
+    Reactive,
+    /// The predictor's forecast.
+    Proactive,
+}
+
+/// When a policy decides again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replan {
+    /// Before every round.
+    EveryRound,
+    /// After arrivals, completions and failures (the published baselines: at most every 1000 s).
+    OnJobChange,
+}
+
+/// A scheduling policy. It sees only the view: never a trace, never a clock.
+pub trait Policy: Send {
+    /// Name on the command line and in reports.
+    fn name(&self) -> &'static str;
+
+    /// What it wants to know of each job's future.
+    fn information(&self) -> Information {
+        Information::Reactive
+    }
+
+    /// When it wants to be asked again.
+    fn replan(&self) -> Replan {
+        Replan::OnJobChange
+    }
+
+    /// Decides who runs next.
+    fn decide(&mut self, view: &ClusterView) -> Decision;
+}

@@ -1,0 +1,54 @@
+//! How a job's batch size and run time go on (paper section 5).
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{JobProgress, JobSpec};
+
+/// A regime that lies ahead: a micro-job of constant throughput (Appendix G).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RegimeForecast {
+    /// Batch size over the whole gang, samples.
+    pub batch: u32,
+    /// Epochs left in it.
+    pub epochs: f64,
+    /// Duration of an epoch in it, seconds.
+    pub epoch_s: f64,
+}
+
+/// What a predictor says about the rest of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// The posterior mean trajectory: regimes left, in order.
+    pub regimes: Vec<RegimeForecast>,
+    /// Mean remaining run time on the whole gang, seconds (R_j of eq. 9).
+    pub left_s: f64,
+    /// Standard deviation of the remaining run time, seconds.
+    pub left_sd_s: f64,
+    /// Upper estimate of the remaining run time, seconds: what the makespan term must use, since a
+    /// long job that is forecast too short loses its lane.
+    pub left_upper_s: f64,
+    /// Predicted exclusive run time from start to end, seconds (P_j of eq. 9).
+    pub total_s: f64,
+}
+
+/// A way to forecast. Implementations may learn across jobs, but only from facts that were
+/// declared or observed before the moment of the forecast.
+pub trait Predictor: Send {
+    /// Name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Takes note of a job that has ended, so that later jobs of its family profit.
+    fn finished(&mut self, spec: &JobSpec, progress: &JobProgress);
+
+    /// Forecasts the rest of one job.
+    fn forecast(&self, spec: &JobSpec, progress: &JobProgress) -> Forecast;
+
+    /// `count` trajectories drawn from the posterior, deterministic in `seed` (Appendix F).
+    fn sample(
+        &self,
+        spec: &JobSpec,
+        progress: &JobProgress,
+        count: usize,
+        seed: u64,
+    ) -> Vec<Vec<RegimeForecast>>;
+}

@@ -1,0 +1,30 @@
+//! What a policy decides.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::JobId;
+
+/// A policy's answer. How it becomes the set of jobs of the next round is the round mechanism's
+/// business (`policies::mechanism`), the same in the simulator and in the service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// The fraction of time (0 to 1) that each job should run. Jobs that are absent get none.
+    Shares(BTreeMap<JobId, f64>),
+    /// Jobs in order of precedence: each next round is filled greedily, whole gangs only.
+    Order(Vec<JobId>),
+    /// Who runs in which of the next rounds; idle GPUs are filled in the plan's `backfill` order.
+    Plan(RoundPlan),
+}
+
+/// A plan for the next rounds: X\[j,t\] of eq. 2, by round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundPlan {
+    /// Index of the first planned round.
+    pub first_round: u64,
+    /// `rounds[t]` lists the jobs of round `first_round + t`.
+    pub rounds: Vec<Vec<JobId>>,
+    /// Every active job, in the order in which idle GPUs are offered (work conservation).
+    pub backfill: Vec<JobId>,
+}

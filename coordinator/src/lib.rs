@@ -1,0 +1,6 @@
+//! Shockwave's coordinator: the shell around `shockwave-core`.
+//!
+//! Architecture invariant: decisions are made in the core; this crate carries them out (gRPC,
+//! store, agent, command line, figures).
+
+pub mod cli;

@@ -1,0 +1,8 @@
+//! Generates the messages and services from proto/*.proto with protox: no protoc is needed.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let files = protox::compile(["proto/shockwave.proto"], ["proto"])?;
+    tonic_prost_build::configure().compile_fds(files)?;
+    println!("cargo::rerun-if-changed=proto");
+    Ok(())
+}
