@@ -1,6 +1,6 @@
 //! Scheduling policies: one file each, one registry, told apart by nothing but this trait.
 
-use crate::types::{ClusterView, Decision};
+use crate::types::{ClusterView, Decision, MemoryError};
 
 /// What a policy is told about the future of a job (paper sections 2.2 and 8.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,4 +39,19 @@ pub trait Policy: Send {
 
     /// Decides who runs next.
     fn decide(&mut self, view: &ClusterView) -> Decision;
+
+    /// What it remembers from one decision to the next, as text (JSON): part of every snapshot, so
+    /// that a restarted coordinator decides as the old one would have. Empty when it remembers
+    /// nothing that matters.
+    fn memory(&self) -> String {
+        String::new()
+    }
+
+    /// Takes over what [`Policy::memory`] of the same policy gave.
+    ///
+    /// # Errors
+    /// [`MemoryError`] when the text is not such a memory.
+    fn recall(&mut self, memory: &str) -> Result<(), MemoryError> {
+        if memory.is_empty() { Ok(()) } else { Err(MemoryError::new(self.name(), "none expected")) }
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{JobProgress, JobSpec};
+use crate::types::{JobProgress, JobSpec, MemoryError};
 
 /// A regime that lies ahead: a micro-job of constant throughput (Appendix G).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,4 +51,17 @@ pub trait Predictor: Send {
         count: usize,
         seed: u64,
     ) -> Vec<Vec<RegimeForecast>>;
+
+    /// What it has learnt, as text (JSON): part of every snapshot. Empty when it learns nothing.
+    fn memory(&self) -> String {
+        String::new()
+    }
+
+    /// Takes over what [`Predictor::memory`] of the same predictor gave.
+    ///
+    /// # Errors
+    /// [`MemoryError`] when the text is not such a memory.
+    fn recall(&mut self, memory: &str) -> Result<(), MemoryError> {
+        if memory.is_empty() { Ok(()) } else { Err(MemoryError::new(self.name(), "none expected")) }
+    }
 }

@@ -73,9 +73,8 @@ impl JobSpec {
     /// # Errors
     /// [`SpecError`] names the first field that cannot be.
     pub fn validate(&self) -> Result<(), SpecError> {
-        let error = |field, got: String, expected| {
-            Err(SpecError { id: self.id, field, got, expected })
-        };
+        let error =
+            |field, got: String, expected| Err(SpecError { id: self.id, field, got, expected });
         if self.gpus == 0 {
             return error("gpus", "0".into(), "at least 1");
         }

@@ -8,7 +8,8 @@ use super::JobId;
 
 /// A policy's answer. How it becomes the set of jobs of the next round is the round mechanism's
 /// business (`policies::mechanism`), the same in the simulator and in the service.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Decision {
     /// The fraction of time (0 to 1) that each job should run. Jobs that are absent get none.
     Shares(BTreeMap<JobId, f64>),

@@ -1,10 +1,12 @@
 //! What a policy sees when it decides.
 
+use serde::{Deserialize, Serialize};
+
 use super::JobId;
 use crate::predictor::Forecast;
 
 /// One active job (queued or running).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobView {
     /// The job.
     pub id: JobId,
@@ -26,6 +28,8 @@ pub struct JobView {
     pub steps_left: f64,
     /// Optimiser steps per second of the whole job at the current batch size.
     pub steps_per_s: f64,
+    /// What a stop and a later start cost it, seconds of its gang (measured, else declared).
+    pub restart_s: f64,
     /// What the predictor says of the rest, at the information level that the policy asked for.
     pub forecast: Forecast,
     /// Highest contention seen while active, at least 1.
@@ -49,7 +53,7 @@ impl JobView {
 }
 
 /// The cluster and its active jobs at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterView {
     /// The moment, seconds on the driver's clock.
     pub now_s: f64,

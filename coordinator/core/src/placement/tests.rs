@@ -1,0 +1,95 @@
+//! Placement against brute force on small clusters, and its preferences by example.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn node(name: &str, slots: &[u32]) -> (NodeId, Vec<DeviceInfo>) {
+    let device = |slot: &u32| DeviceInfo { slot: *slot, kind: "gpu".into(), memory_bytes: 0 };
+    (NodeId(name.into()), slots.iter().map(device).collect())
+}
+
+fn free(nodes: &[(NodeId, Vec<DeviceInfo>)]) -> FreeDevices<'_> {
+    let mut free = FreeDevices::default();
+    for (node, devices) in nodes {
+        for device in devices {
+            free.add(node, device);
+        }
+    }
+    free
+}
+
+fn check(nodes: &[(NodeId, Vec<DeviceInfo>)], wish: &Wish<'_>, expect: &[(&str, &[u32])]) {
+    let found = free(nodes).place(wish).unwrap();
+    let parts: Vec<(&str, &[u32])> =
+        found.parts.iter().map(|part| (part.node.0.as_str(), part.slots.as_slice())).collect();
+    assert_eq!(parts, expect);
+}
+
+#[test]
+fn one_node_and_the_tightest_fit() {
+    let nodes = [node("a", &[0, 1, 2, 3]), node("b", &[0, 1]), node("c", &[0, 1, 2])];
+    check(&nodes, &Wish::any(2), &[("b", &[0, 1])]);
+    check(&nodes, &Wish::any(3), &[("c", &[0, 1, 2])]);
+    check(&nodes, &Wish::any(4), &[("a", &[0, 1, 2, 3])]);
+    check(&nodes, &Wish::any(6), &[("a", &[0, 1, 2, 3]), ("b", &[0, 1])]);
+}
+
+#[test]
+fn where_it_last_ran() {
+    let nodes = [node("a", &[0, 1, 2, 3]), node("b", &[0, 1])];
+    let share = NodeShare { node: NodeId("a".into()), slots: vec![2, 3] };
+    let last = Placement { parts: vec![share] };
+    check(&nodes, &Wish::any(2).near(Some(&last)), &[("a", &[2, 3])]);
+    check(&nodes, &Wish::any(3).near(Some(&last)), &[("a", &[0, 2, 3])]);
+}
+
+#[test]
+fn demands_are_kept() {
+    let mut nodes = [node("a", &[0, 1]), node("b", &[0, 1])];
+    nodes[1].1.iter_mut().for_each(|device| device.kind = "big".into());
+    let all = free(&nodes);
+    assert_eq!(all.place(&Wish::any(3)), None, "a gang is of one kind");
+    let big = Wish { kind: Some("big"), ..Wish::any(1) };
+    check(&nodes, &big, &[("b", &[0])]);
+    let here = NodeId("b".into());
+    check(&nodes, &Wish { node: Some(&here), ..Wish::any(2) }, &[("b", &[0, 1])]);
+    assert_eq!(all.place(&Wish { memory_bytes: 1, ..Wish::any(1) }), None);
+    let two = [node("a", &[0, 1]), node("b", &[0, 1])];
+    assert_eq!(free(&two).place(&Wish { one_node: true, ..Wish::any(3) }), None);
+}
+
+/// Fewest nodes by trying every subset.
+fn brute_fewest(counts: &[u32], gpus: u32) -> Option<u32> {
+    (0_u32..1 << counts.len())
+        .filter(|set| {
+            let held: u32 =
+                (0..counts.len()).filter(|n| set >> n & 1 == 1).map(|n| counts[n]).sum();
+            held >= gpus
+        })
+        .map(u32::count_ones)
+        .min()
+}
+
+proptest! {
+    #[test]
+    fn as_few_nodes_as_brute_force(
+        counts in proptest::collection::vec((0_u32..9, 0_u32..9), 1..9),
+        gpus in 1_u32..33,
+    ) {
+        let counts: Vec<(u32, u32)> = counts.iter().map(|(c, k)| (*c, *k.min(c))).collect();
+        let frees: Vec<u32> = counts.iter().map(|count| count.0).collect();
+        let chosen = choose_nodes(&counts, gpus);
+        prop_assert_eq!(chosen.as_ref().map(|parts| parts.len() as u32), brute_fewest(&frees, gpus));
+        if let Some(parts) = chosen {
+            prop_assert_eq!(parts.iter().map(|part| part.1).sum::<u32>(), gpus);
+            prop_assert!(parts.iter().all(|(node, part)| *part > 0 && *part <= frees[*node]));
+            let mut nodes: Vec<usize> = parts.iter().map(|part| part.0).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            prop_assert_eq!(nodes.len(), parts.len());
+        }
+    }
+}
