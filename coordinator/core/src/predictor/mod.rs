@@ -1,8 +1,29 @@
 //! How a job's batch size and run time go on (paper section 5).
+//!
+//! A job's declared [`Adaptation`](crate::types::Adaptation) says which configurations lie ahead
+//! ([`regime`]), a posterior says how long each lasts ([`posterior`]), a step-time model says how
+//! fast each runs ([`throughput`]), and together they give a run time with its spread
+//! ([`runtime`]). Every predictor is a function of what was declared and what has been observed:
+//! none can see a trace.
+
+mod baseline;
+pub mod posterior;
+pub mod regime;
+mod registry;
+mod rules;
+pub mod runtime;
+mod sampling;
+pub mod throughput;
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::{JobProgress, JobSpec, MemoryError};
+
+pub use baseline::{Agnostic, Greedy};
+pub use registry::{NAMES, UnknownPredictor, by_name};
+pub use rules::{Bayes, Restatement};
+pub use runtime::RunTime;
+pub use throughput::Profile;
 
 /// A regime that lies ahead: a micro-job of constant throughput (Appendix G).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +50,8 @@ pub struct Forecast {
     pub left_upper_s: f64,
     /// Predicted exclusive run time from start to end, seconds (P_j of eq. 9).
     pub total_s: f64,
+    /// The remaining run time as a distribution: quantiles and intervals.
+    pub left: RunTime,
 }
 
 /// A way to forecast. Implementations may learn across jobs, but only from facts that were
@@ -36,6 +59,10 @@ pub struct Forecast {
 pub trait Predictor: Send {
     /// Name on the command line.
     fn name(&self) -> &'static str;
+
+    /// Takes note of where a running job stands, so that other jobs profit from what it has shown
+    /// so far. To be called when a job reports; later calls replace earlier ones.
+    fn observed(&mut self, _spec: &JobSpec, _progress: &JobProgress) {}
 
     /// Takes note of a job that has ended, so that later jobs of its family profit.
     fn finished(&mut self, spec: &JobSpec, progress: &JobProgress);

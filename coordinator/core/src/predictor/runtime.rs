@@ -1,0 +1,177 @@
+//! Run times as distributions: mean, spread, quantiles and intervals.
+
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{Beta, ContinuousCDF};
+
+/// One possible run time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Run time, seconds.
+    pub time_s: f64,
+    /// Its probability relative to the others, above 0.
+    pub weight: f64,
+}
+
+/// A run time, seconds, as a distribution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunTime {
+    /// Nothing is uncertain.
+    Exact(f64),
+    /// A Beta distribution with these shapes, stretched over `low_s..high_s`.
+    Beta {
+        /// Least possible, seconds.
+        low_s: f64,
+        /// Greatest possible, seconds.
+        high_s: f64,
+        /// First shape, above 0.
+        a: f64,
+        /// Second shape, above 0.
+        b: f64,
+    },
+    /// Weighted outcomes in ascending order.
+    Outcomes(Vec<Outcome>),
+}
+
+impl Default for RunTime {
+    fn default() -> Self {
+        Self::Exact(0.0)
+    }
+}
+
+impl RunTime {
+    /// The Beta distribution over `low_s..high_s` with this mean and standard deviation.
+    ///
+    /// A deviation that no distribution on that range can have is reduced to what it can.
+    #[must_use]
+    pub fn from_moments(mean_s: f64, sd_s: f64, low_s: f64, high_s: f64) -> Self {
+        let range = high_s - low_s;
+        let at = (mean_s - low_s) / range;
+        let spread = sd_s / range;
+        // Also false for NaN: an empty range.
+        if !(range > 0.0 && at > 1e-6 && at < 1.0 - 1e-6 && spread > 1e-6) {
+            return Self::Exact(mean_s);
+        }
+        // Below half a count in all, the Beta is two spikes at the ends and says nothing more.
+        let count = (at * (1.0 - at) / (spread * spread) - 1.0).clamp(0.5, 1e6);
+        Self::Beta { low_s, high_s, a: at * count, b: (1.0 - at) * count }
+    }
+
+    /// From outcomes in any order; those without weight or with a time that is no number are left
+    /// out. Without any, it is [`RunTime::Exact`] of 0.
+    #[must_use]
+    pub fn from_outcomes(mut outcomes: Vec<Outcome>) -> Self {
+        outcomes.retain(|o| o.weight > 0.0 && o.weight.is_finite() && o.time_s.is_finite());
+        outcomes.sort_unstable_by(|x, y| x.time_s.total_cmp(&y.time_s));
+        match (outcomes.first(), outcomes.last()) {
+            (Some(first), Some(last)) if last.time_s - first.time_s > 1e-9 => {
+                Self::Outcomes(outcomes)
+            }
+            (Some(first), _) => Self::Exact(first.time_s),
+            _ => Self::default(),
+        }
+    }
+
+    /// Mean, seconds.
+    #[must_use]
+    pub fn mean_s(&self) -> f64 {
+        match self {
+            Self::Exact(time_s) => *time_s,
+            Self::Beta { low_s, high_s, a, b } => low_s + (high_s - low_s) * a / (a + b),
+            Self::Outcomes(all) => {
+                let weight: f64 = all.iter().map(|o| o.weight).sum();
+                all.iter().map(|o| o.weight * o.time_s).sum::<f64>() / weight
+            }
+        }
+    }
+
+    /// Standard deviation, seconds.
+    #[must_use]
+    pub fn sd_s(&self) -> f64 {
+        match self {
+            Self::Exact(_) => 0.0,
+            Self::Beta { low_s, high_s, a, b } => {
+                (high_s - low_s) * (a * b / (a + b + 1.0)).sqrt() / (a + b)
+            }
+            Self::Outcomes(all) => {
+                let mean = self.mean_s();
+                let weight: f64 = all.iter().map(|o| o.weight).sum();
+                let squares: f64 = all.iter().map(|o| o.weight * (o.time_s - mean).powi(2)).sum();
+                (squares / weight).sqrt()
+            }
+        }
+    }
+
+    /// The time that is not exceeded with probability `p` (clamped to 0..1), seconds.
+    #[must_use]
+    pub fn quantile_s(&self, p: f64) -> f64 {
+        let p = p.clamp(0.0, 1.0);
+        match self {
+            Self::Exact(time_s) => *time_s,
+            Self::Beta { low_s, high_s, a, b } => {
+                let at = match Beta::new(*a, *b) {
+                    Ok(beta) => beta.inverse_cdf(p),
+                    Err(_) => a / (a + b),
+                };
+                low_s + (high_s - low_s) * at
+            }
+            Self::Outcomes(all) => outcome_quantile_s(all, p),
+        }
+    }
+
+    /// The central interval that holds the run time with probability `p`, for example 0.9.
+    #[must_use]
+    pub fn interval_s(&self, p: f64) -> (f64, f64) {
+        let tail = (1.0 - p.clamp(0.0, 1.0)) / 2.0;
+        (self.quantile_s(tail), self.quantile_s(1.0 - tail))
+    }
+}
+
+/// The least outcome at which at least `p` of the weight is reached.
+fn outcome_quantile_s(outcomes: &[Outcome], p: f64) -> f64 {
+    let goal = p * outcomes.iter().map(|o| o.weight).sum::<f64>();
+    let mut below = 0.0;
+    for outcome in outcomes {
+        below += outcome.weight;
+        if below >= goal {
+            return outcome.time_s;
+        }
+    }
+    outcomes.last().map_or(0.0, |last| last.time_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_come_back() {
+        let time = RunTime::from_moments(30.0, 5.0, 10.0, 60.0);
+        assert!((time.mean_s() - 30.0).abs() < 1e-9);
+        assert!((time.sd_s() - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn uniform_is_the_beta_of_one_and_one() {
+        // Uniform on 0..12: mean 6, sd 12/sqrt(12).
+        let time = RunTime::from_moments(6.0, 12.0 / 12f64.sqrt(), 0.0, 12.0);
+        let (low, high) = time.interval_s(0.9);
+        assert!((low - 0.6).abs() < 1e-6 && (high - 11.4).abs() < 1e-6, "{low} {high}");
+    }
+
+    #[test]
+    fn outcomes_are_ordered_and_weighted() {
+        let outcome = |time_s, weight| Outcome { time_s, weight };
+        let time = RunTime::from_outcomes(vec![outcome(8.0, 1.0), outcome(2.0, 3.0)]);
+        assert_eq!(time.mean_s(), 3.5);
+        assert_eq!(time.quantile_s(0.75), 2.0);
+        assert_eq!(time.quantile_s(0.76), 8.0);
+        assert!((time.sd_s() - (6.75f64).sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn nothing_uncertain_is_exact() {
+        assert_eq!(RunTime::from_moments(5.0, 0.0, 5.0, 5.0), RunTime::Exact(5.0));
+        assert_eq!(RunTime::from_outcomes(vec![]), RunTime::Exact(0.0));
+    }
+}
