@@ -1,2 +1,56 @@
-//! x
-fn main() {}
+//! `cargo xtask`: set-up, checks, tests, benchmarks and the demo.
+//!
+//! Exit codes: 0 done, 1 something failed, 2 wrong usage.
+
+mod bench;
+mod check;
+mod licences;
+mod process;
+mod setup;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Work on the Shockwave workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lays libtorch, cmake and libclang in the ignored folder .deps (needs python3 and a network)
+    Setup(setup::Args),
+    /// Runs every test of the workspace, after the set-up
+    Test(suite::Args),
+    /// Runs all that CI runs besides the tests: formatting, lints, tidy, licences, documentation
+    Check(check::Args),
+    /// Checks sizes, module docs, the purity of the core, crate walls, words and links
+    Tidy(tidy::Args),
+    /// Runs a benchmark and writes target/bench/NAME.json; without a name, lists them
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Setup(args) => setup::run(&args),
+        Command::Test(args) => suite::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Tidy(args) => tidy::run(&args),
+        Command::Bench(args) => bench::run(&args),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

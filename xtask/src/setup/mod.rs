@@ -1,0 +1,103 @@
+//! `cargo xtask setup`: lays libtorch, cmake and libclang in the ignored folder `.deps`.
+//!
+//! Needs Rust, a C++ compiler and python3 with pip or venv; no root. Each item is laid in a
+//! temporary folder and renamed when complete, under a lock: interrupted, repeated and concurrent
+//! set-ups are safe. `.cargo/config.toml` points the build scripts at the result.
+
+mod compiler;
+mod libtorch;
+mod pip;
+mod unpack;
+mod wheels;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::process;
+
+/// Options of the set-up.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Prints one JSON object at the end, nothing else on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was laid, or found.
+#[derive(Debug, Serialize)]
+struct Item {
+    name: &'static str,
+    /// Version, or where a user's own lies.
+    what: String,
+    /// Whether this run has laid it.
+    laid_now: bool,
+}
+
+/// Runs the set-up and says what it has laid.
+pub(crate) fn run(args: &Args) -> Result<bool> {
+    let items = lay()?;
+    if args.json {
+        println!("{}", serde_json::json!({ "items": items }));
+        return Ok(true);
+    }
+    for item in &items {
+        let state = if item.laid_now { "laid" } else { "ready" };
+        println!("{:10} {state:6} {}", item.name, item.what);
+    }
+    Ok(true)
+}
+
+/// Makes everything ready that the build needs, before another task.
+pub(crate) fn ensure() -> Result<()> {
+    lay().map(|_| ())
+}
+
+/// The folder of libtorch's libraries, where doc tests must be told of it: they are linked without
+/// the search path that the packages' other programs get.
+pub(crate) fn library_path() -> Option<PathBuf> {
+    libtorch::libraries(&process::root().join(".deps"))
+}
+
+fn lay() -> Result<Vec<Item>> {
+    let deps = process::root().join(".deps");
+    fs::create_dir_all(&deps).with_context(|| format!("{} cannot be made", deps.display()))?;
+    let lock = File::create(deps.join(".lock")).context(".deps/.lock cannot be opened")?;
+    lock.lock().context(".deps/.lock cannot be taken")?;
+    remove_left_overs(&deps)?;
+
+    let mut items = vec![compiler::lay(&deps)?];
+    let mut wanted = Vec::new();
+    for tool in wheels::TOOLS {
+        match process::users_own(tool.variable) {
+            Some(path) => items.push(Item { name: tool.name, what: path, laid_now: false }),
+            None => wanted.push(tool),
+        }
+    }
+    match libtorch::users_own()? {
+        Some(found) => items.push(Item { name: "libtorch", what: found, laid_now: false }),
+        None => wanted.push(&wheels::LIBTORCH),
+    }
+    for set in wanted {
+        let laid_now = !set.is_laid(&deps);
+        if laid_now {
+            set.lay(&deps).with_context(|| format!("{} cannot be laid", set.name))?;
+        }
+        items.push(Item { name: set.name, what: set.version.to_owned(), laid_now });
+    }
+    Ok(items)
+}
+
+/// Removes the temporary folders of interrupted set-ups: the lock is held, nobody uses them.
+fn remove_left_overs(deps: &Path) -> Result<()> {
+    for entry in fs::read_dir(deps).context(".deps cannot be read")? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(".tmp-") {
+            fs::remove_dir_all(entry.path())
+                .with_context(|| format!("{} cannot be removed", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
