@@ -51,12 +51,17 @@ fn pythons_version() -> Result<String> {
     let mut command = Command::new(python);
     match process::stdout_of(command.args(["-c", "import torch; print(torch.__version__)"])) {
         Ok(printed) => Ok(printed.trim().to_owned()),
-        Err(error) => bail!(
-            "LIBTORCH_USE_PYTORCH is set, but {python} has no torch that can be imported ({error}): \
-             install torch {}.{}, or unset the variable",
-            LOCKED.0,
-            LOCKED.1
-        ),
+        Err(error) => {
+            // The last line of python's traceback says what it is.
+            let told = error.to_string();
+            let reason = told.lines().last().unwrap_or_default();
+            bail!(
+                "LIBTORCH_USE_PYTORCH is set, but {python} cannot import torch ({reason}): install \
+                 torch {}.{}, or unset the variable",
+                LOCKED.0,
+                LOCKED.1
+            )
+        }
     }
 }
 
