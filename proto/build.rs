@@ -2,7 +2,8 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = protox::compile(["proto/shockwave.proto"], ["proto"])?;
-    tonic_prost_build::configure().compile_fds(files)?;
+    // Ordered maps: the same message has the same bytes.
+    tonic_prost_build::configure().btree_map(".").compile_fds(files)?;
     println!("cargo::rerun-if-changed=proto");
     Ok(())
 }

@@ -1,0 +1,45 @@
+//! The environment that an agent gives a training process.
+
+/// Address of the coordinator: `http://HOST:PORT` or `https://HOST:PORT`. Absent: train offline.
+pub const COORDINATOR: &str = "SHOCKWAVE_COORDINATOR";
+/// Number of the job: decimal, from 1.
+pub const JOB_ID: &str = "SHOCKWAVE_JOB_ID";
+/// Epoch of the lease: decimal, from 1; the fence in every call.
+pub const LEASE_EPOCH: &str = "SHOCKWAVE_LEASE_EPOCH";
+/// How long the lease lasts from the start of the process, milliseconds.
+pub const LEASE_TTL_MS: &str = "SHOCKWAVE_LEASE_TTL_MS";
+/// Longest time from the asking of a yield (or SIGTERM) to the kill, milliseconds.
+pub const GRACE_MS: &str = "SHOCKWAVE_GRACE_MS";
+/// Secret with which the process speaks for its job. Never printed, never logged.
+pub const JOB_TOKEN: &str = "SHOCKWAVE_JOB_TOKEN";
+/// Folder for events that are not acknowledged yet; the same for every process of a job.
+pub const SPOOL_DIR: &str = "SHOCKWAVE_SPOOL_DIR";
+/// Folder for checkpoints; the same for every process of a job.
+pub const CHECKPOINT_DIR: &str = "SHOCKWAVE_CHECKPOINT_DIR";
+/// Device slots of this process on its machine: decimal indices, separated by commas. Set for CPU
+/// slots and for GPUs (where `CUDA_VISIBLE_DEVICES` says the same).
+pub const SLOT: &str = "SHOCKWAVE_SLOT";
+/// Names the process together with the lease: how an agent knows it again after its own restart.
+pub const NONCE: &str = "SHOCKWAVE_NONCE";
+/// PEM file of the certificate authority of an `https://` coordinator. Absent: the system's.
+pub const CA_FILE: &str = "SHOCKWAVE_CA_FILE";
+/// The user's own token for the command line. Never given to a training process.
+pub const TOKEN: &str = "SHOCKWAVE_TOKEN";
+
+/// Devices that CUDA may see.
+pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+
+/// torchrun's names: rank of the process in the whole gang, from 0.
+pub const RANK: &str = "RANK";
+/// Processes in the whole gang.
+pub const WORLD_SIZE: &str = "WORLD_SIZE";
+/// Rank of the process on its machine, from 0.
+pub const LOCAL_RANK: &str = "LOCAL_RANK";
+/// Processes of the gang on this machine.
+pub const LOCAL_WORLD_SIZE: &str = "LOCAL_WORLD_SIZE";
+/// Index of this machine in the gang, from 0.
+pub const GROUP_RANK: &str = "GROUP_RANK";
+/// Host for rendezvous.
+pub const MASTER_ADDR: &str = "MASTER_ADDR";
+/// Port for rendezvous; free when the lease was given.
+pub const MASTER_PORT: &str = "MASTER_PORT";
