@@ -1,0 +1,297 @@
+//! The agent of one machine: the only thing that starts training processes.
+//!
+//! It brings the machine from its observed state to the wanted one, over and over, and believes no
+//! single message: a lost or repeated exchange changes nothing. It owns no training process itself
+//! (each lease has a [`runner`](crate::runner)), so it can be killed and started again while
+//! training goes on.
+//!
+//! Architecture invariant: the agent decides nothing about who runs. It refuses only what would put
+//! two leases on one device.
+
+mod lease;
+pub mod link;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shockwave_proto::v1::{Assignment, Device, JoinRequest, SyncRequest, WorkerStatus};
+use shockwave_proto::{PROTOCOL_VERSION, env};
+use tokio::sync::{mpsc, watch};
+use tonic::Code;
+
+use crate::files::make_folder;
+use crate::runner::spec::{Order, VERSION};
+pub use lease::LeaseKey;
+use lease::{Lease, Phase};
+use link::Link;
+
+/// What an agent is told at its start.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// Name of the machine, unique in the cluster.
+    pub node: String,
+    /// Its devices.
+    pub devices: Vec<Device>,
+    /// Where it keeps the leases' folders.
+    pub leases_dir: PathBuf,
+    /// Where each job has a folder with its log, its unacknowledged events and its checkpoints.
+    pub jobs_dir: PathBuf,
+    /// The program that has the command `runner`: this one.
+    pub program: PathBuf,
+    /// Host at which other machines reach this one.
+    pub address: String,
+}
+
+/// How long a Sync may be held open.
+const SYNC_WAIT: Duration = Duration::from_secs(10);
+/// How often running deadlines and adopted runners are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// Waiting time after a failed exchange: from .. to ..
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// The agent of one machine.
+pub struct Agent<L> {
+    config: AgentConfig,
+    link: Arc<L>,
+    instance: String,
+    leases: BTreeMap<LeaseKey, Lease>,
+    /// Assignments as last wanted; a lease that waits for a device starts from here.
+    wanted: BTreeMap<LeaseKey, Assignment>,
+    generation: u64,
+    exits: (mpsc::Sender<LeaseKey>, mpsc::Receiver<LeaseKey>),
+}
+
+impl<L: Link> Agent<L> {
+    /// An agent that has looked for what an earlier one left running.
+    ///
+    /// # Errors
+    /// When its folder cannot be made or read.
+    pub fn new(config: AgentConfig, link: Arc<L>) -> Result<Self, crate::files::FileError> {
+        make_folder(&config.leases_dir)?;
+        let entries = std::fs::read_dir(&config.leases_dir);
+        let entries = crate::files::at("list", &config.leases_dir, entries)?;
+        let found = entries.flatten().filter_map(|entry| Lease::adopt(entry.path()));
+        let mut leases: BTreeMap<_, _> = found.map(|lease| (lease.key, lease)).collect();
+        for lease in leases.values_mut() {
+            lease.check();
+        }
+        Ok(Self {
+            config,
+            link,
+            instance: crate::secrets::random_hex(16),
+            leases,
+            wanted: BTreeMap::new(),
+            generation: 0,
+            exits: mpsc::channel(64),
+        })
+    }
+
+    /// Works until `stop` is set. Training that runs then goes on running.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut pause = BACKOFF.0;
+        let mut joined = false;
+        while !*stop.borrow() {
+            let step = async {
+                if joined { self.exchange().await } else { self.join().await.map(|()| true) }
+            };
+            let result = tokio::select! {
+                result = step => result,
+                _ = stop.changed() => return,
+            };
+            match result {
+                Ok(now_joined) => (joined, pause) = (now_joined, BACKOFF.0),
+                Err(error) => {
+                    tracing::debug!(%error, "the coordinator does not answer");
+                    self.look_after();
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(BACKOFF.1);
+                }
+            }
+        }
+    }
+
+    async fn join(&mut self) -> Result<(), tonic::Status> {
+        let request = JoinRequest {
+            protocol_version: PROTOCOL_VERSION,
+            node: self.config.node.clone(),
+            instance: self.instance.clone(),
+            devices: self.config.devices.clone(),
+            workers: self.statuses(),
+            walltime_left_s: None,
+            address: self.config.address.clone(),
+        };
+        self.link.join(request).await.map(|_| ())
+    }
+
+    /// One exchange, broken off as soon as something here has changed. Says whether the coordinator
+    /// still knows this agent.
+    async fn exchange(&mut self) -> Result<bool, tonic::Status> {
+        let request = SyncRequest {
+            node: self.config.node.clone(),
+            instance: self.instance.clone(),
+            workers: self.statuses(),
+            generation: self.generation,
+            wait_ms: SYNC_WAIT.as_millis() as u64,
+        };
+        let link = Arc::clone(&self.link);
+        let exchange = link.sync(request);
+        tokio::pin!(exchange);
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                reply = &mut exchange => return match reply {
+                    Ok(reply) => {
+                        self.generation = reply.generation;
+                        self.reconcile(reply.assignments);
+                        Ok(true)
+                    }
+                    Err(status) if status.code() == Code::NotFound => Ok(false),
+                    Err(status) => Err(status),
+                },
+                Some(key) = self.exits.1.recv() => {
+                    if self.leases.get_mut(&key).is_some_and(|lease| !lease.check()) {
+                        self.start_waiting();
+                        return Ok(true);
+                    }
+                }
+                _ = tick.tick() => if self.look_after() { return Ok(true) },
+            }
+        }
+    }
+
+    /// Keeps deadlines and notices the end of runners that are not our children. Says whether a
+    /// lease has ended.
+    fn look_after(&mut self) -> bool {
+        let mut ended = false;
+        for lease in self.leases.values_mut().filter(|lease| lease.phase == Phase::Running) {
+            ended |= !lease.check();
+            lease.enforce();
+        }
+        if ended {
+            self.start_waiting();
+        }
+        ended
+    }
+
+    fn statuses(&self) -> Vec<WorkerStatus> {
+        self.leases.values().map(Lease::status).collect()
+    }
+
+    /// Brings the machine to the wanted state.
+    fn reconcile(&mut self, assignments: Vec<Assignment>) {
+        self.wanted =
+            assignments.into_iter().map(|it| (it.lease.unwrap_or_default().into(), it)).collect();
+        self.drop_unwanted();
+        for (key, assignment) in &self.wanted {
+            let lease = self
+                .leases
+                .entry(*key)
+                .or_insert_with(|| Lease::reserve(&self.config.leases_dir, assignment));
+            if let Some(order) = assignment.stop {
+                lease.stop(order);
+            }
+        }
+        self.start_waiting();
+    }
+
+    fn drop_unwanted(&mut self) {
+        let now = shockwave_proto::v1::StopOrder { term_in_ms: 0, kill_in_ms: 0 };
+        let wanted = &self.wanted;
+        self.leases.retain(|key, lease| {
+            let is_wanted = wanted.get(key).is_some_and(|it| it.nonce == lease.nonce);
+            if is_wanted {
+                return true;
+            }
+            if lease.phase == Phase::Running {
+                lease.stop(now);
+                return true;
+            }
+            lease.forget();
+            false
+        });
+    }
+
+    /// Starts what may start: told to go, not told to stop, and every device free.
+    fn start_waiting(&mut self) {
+        for (key, assignment) in &self.wanted {
+            if !assignment.go || assignment.stop.is_some() {
+                continue;
+            }
+            let busy = self.leases.iter().any(|(other, lease)| {
+                other != key
+                    && lease.phase == Phase::Running
+                    && lease.devices.iter().any(|device| assignment.devices.contains(device))
+            });
+            let Some(lease) = self.leases.get_mut(key) else { continue };
+            if busy || lease.phase != Phase::Reserved || lease.nonce != assignment.nonce {
+                continue;
+            }
+            let order = match order_of(&self.config, assignment) {
+                Ok(order) => order,
+                Err(message) => {
+                    tracing::error!(job = key.job_id, %message, "cannot prepare a lease");
+                    lease.refuse(message);
+                    continue;
+                }
+            };
+            if let Some(mut child) = lease.start(&order, &self.config.program) {
+                let (exits, key) = (self.exits.0.clone(), *key);
+                tokio::spawn(async move {
+                    let _ = child.wait().await;
+                    let _ = exits.send(key).await;
+                });
+            }
+        }
+    }
+}
+
+/// The order for a lease's runner; makes the job's folders.
+fn order_of(config: &AgentConfig, assignment: &Assignment) -> Result<Order, String> {
+    let lease = assignment.lease.unwrap_or_default();
+    let job_dir = config.jobs_dir.join(lease.job_id.to_string());
+    let spool_dir = job_dir.join("spool");
+    let checkpoint_dir = match assignment.checkpoint_dir.as_str() {
+        "" => job_dir.join("checkpoints"),
+        shared => PathBuf::from(shared),
+    };
+    for folder in [&spool_dir, &checkpoint_dir] {
+        make_folder(folder).map_err(|error| error.to_string())?;
+    }
+    let mut variables = assignment.env.clone();
+    let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
+    set(env::SPOOL_DIR, spool_dir.display().to_string());
+    set(env::CHECKPOINT_DIR, checkpoint_dir.display().to_string());
+    set(env::NONCE, assignment.nonce.clone());
+    set(env::WORLD_SIZE, assignment.world_size.max(1).to_string());
+    set(env::GROUP_RANK, assignment.group_rank.to_string());
+    set(env::MASTER_ADDR, assignment.master_addr.clone());
+    set(env::MASTER_PORT, rendezvous_port(assignment)?.to_string());
+    Ok(Order {
+        version: VERSION,
+        job_id: lease.job_id,
+        lease_epoch: lease.lease_epoch,
+        nonce: assignment.nonce.clone(),
+        devices: assignment.devices.clone(),
+        gpus: config.devices.iter().any(|device| device.kind == "gpu"),
+        command: assignment.command.clone(),
+        env: variables,
+        working_dir: PathBuf::from(&assignment.working_dir),
+        workers: assignment.workers,
+        first_rank: assignment.first_rank,
+        log: job_dir.join("log"),
+        log_bytes_max: assignment.log_bytes_max,
+        grace_ms: assignment.grace_ms,
+    })
+}
+
+/// The port that was given, else one that is free on this machine now.
+fn rendezvous_port(assignment: &Assignment) -> Result<u32, String> {
+    if assignment.master_port != 0 || assignment.world_size <= 1 {
+        return Ok(assignment.master_port);
+    }
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0));
+    let address = listener.and_then(|listener| listener.local_addr());
+    address.map(|it| it.port().into()).map_err(|error| format!("no port is free: {error}"))
+}

@@ -1,0 +1,248 @@
+//! The keeper of one lease's training processes: a small process of its own (`shockwave runner`)
+//! between the agent and training.
+//!
+//! It outlives its agent: training goes on when the coordinator is killed, its output is still
+//! captured, its exit code is still known, and a deadline that was set is still kept. Agent and
+//! runner speak through files in the lease's folder ([`spec`]).
+//!
+//! Architecture invariant: no network, no async runtime, no decision. It starts, captures, signals
+//! at the ordered moments and writes down how it ended.
+
+pub mod log;
+pub mod process;
+pub mod spawn;
+pub mod spec;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use shockwave_proto::exit as code;
+
+use crate::files::{FileLock, read_json, write_json};
+use process::{descendants, monotonic_ms, signal, signal_group};
+use spec::{Exit, LeaseFolder, Order, Running, Stop, VERSION};
+
+/// What wakes the runner.
+enum Wake {
+    /// A child was reaped: its number and wait status.
+    Ended(i32, i32),
+    /// No child is left.
+    AllReaped,
+    /// The stop order may have changed.
+    Hangup,
+}
+
+/// How long processes that outlive the last rank may stay when no stop was ordered, milliseconds.
+const LEFTOVER_MS: u64 = 5_000;
+
+/// Runs one lease to its end.
+///
+/// # Errors
+/// One sentence when the folder cannot be used; training's own failure is no error here.
+pub fn run(folder: &Path) -> Result<(), String> {
+    let folder = LeaseFolder::at(folder.to_owned());
+    let text = |error: crate::files::FileError| error.to_string();
+    let Some(_lock) = FileLock::try_take(&folder.lock()).map_err(text)? else {
+        return Err(format!("{} has a runner already", folder.path().display()));
+    };
+    // The agent writes exit.json itself when it gives up on a runner that never came: too late.
+    if read_json::<Exit>(&folder.exit()).map_err(text)?.is_some() {
+        return Ok(());
+    }
+    let order: Order = read_json(&folder.order())
+        .map_err(text)?
+        .ok_or_else(|| format!("there is no order in {}", folder.path().display()))?;
+    let wakes = prepare()?;
+    let exit = match keep(&folder, &order, wakes) {
+        Ok(exit) => exit,
+        Err(message) => Exit { refused: true, message, ..Exit::default() },
+    };
+    write_json(&folder.exit(), &Exit { version: VERSION, ..exit }).map_err(text)
+}
+
+/// Leaves the agent's session (so that its terminal's signals do not reach training), adopts
+/// orphans, and turns signals into wakes.
+fn prepare() -> Result<(Sender<Wake>, Receiver<Wake>), String> {
+    // SAFETY: plain system calls on integers; a refusal (already a leader) changes nothing.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+    }
+    let signals = [libc::SIGHUP, libc::SIGTERM, libc::SIGINT];
+    let mut signals = signal_hook::iterator::Signals::new(signals)
+        .map_err(|error| format!("cannot catch signals: {error}"))?;
+    let (sender, receiver) = channel();
+    let wake = sender.clone();
+    // SIGTERM and SIGINT to the runner itself are ignored: only a stop order ends training.
+    std::thread::spawn(move || {
+        for number in signals.forever() {
+            if number == libc::SIGHUP && wake.send(Wake::Hangup).is_err() {
+                return;
+            }
+        }
+    });
+    Ok((sender, receiver))
+}
+
+fn keep(
+    folder: &LeaseFolder,
+    order: &Order,
+    (sender, receiver): (Sender<Wake>, Receiver<Wake>),
+) -> Result<Exit, String> {
+    let log = log::LogFile::open(&order.log, order.log_bytes_max)
+        .map_err(|error| format!("cannot open the log {}: {error}", order.log.display()))?;
+    let log = Arc::new(Mutex::new(log));
+    let started = spawn::start(order, &log)?;
+    std::thread::spawn(move || reap(&sender));
+    let pid = std::process::id().cast_signed();
+    let running = Running {
+        version: VERSION,
+        nonce: order.nonce.clone(),
+        runner_pid: pid,
+        runner_start_ticks: process::stat(pid).map_or(0, |stat| stat.start_ticks),
+        pids: started.pids.clone(),
+        started_mono_ms: monotonic_ms(),
+    };
+    let written = write_json(&folder.running(), &running);
+    let mut watch = Watch::new(folder, order, started.pids);
+    if let Err(error) = written {
+        // Nobody could find these processes again: they must not stay.
+        watch.message = error.to_string();
+        watch.stop = Some(Stop { term_mono_ms: 0, kill_mono_ms: 0 });
+    }
+    watch.until_all_ended(&receiver);
+    drain(started.pumps);
+    Ok(watch.exit())
+}
+
+/// Reaps children, adopted ones included, until none is left.
+fn reap(sender: &Sender<Wake>) {
+    loop {
+        let mut status = 0;
+        // SAFETY: the pointer is to a live integer.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        let wake = if pid > 0 { Wake::Ended(pid, status) } else { Wake::AllReaped };
+        let last = matches!(wake, Wake::AllReaped)
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD);
+        if (pid > 0 || last) && sender.send(wake).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Waits for the rest of the output. Every writer is gone, so it is bounded by what is buffered.
+fn drain(pumps: Vec<std::thread::JoinHandle<()>>) {
+    for pump in pumps {
+        let _ = pump.join();
+    }
+}
+
+/// The processes and the orders about them.
+struct Watch<'a> {
+    folder: &'a LeaseFolder,
+    order: &'a Order,
+    pids: Vec<i32>,
+    statuses: Vec<Option<i32>>,
+    first_failed: Option<usize>,
+    stop: Option<Stop>,
+    term_sent: bool,
+    message: String,
+}
+
+impl<'a> Watch<'a> {
+    fn new(folder: &'a LeaseFolder, order: &'a Order, pids: Vec<i32>) -> Self {
+        let statuses = vec![None; pids.len()];
+        let stop = read_json(&folder.stop()).ok().flatten();
+        let message = String::new();
+        Self { folder, order, pids, statuses, first_failed: None, stop, term_sent: false, message }
+    }
+
+    fn until_all_ended(&mut self, wakes: &Receiver<Wake>) {
+        loop {
+            let wait = self.act();
+            match wakes.recv_timeout(wait) {
+                Ok(Wake::Ended(pid, status)) => self.ended(pid, status),
+                Ok(Wake::Hangup) => self.reread(),
+                Ok(Wake::AllReaped) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Takes the newest stop order; an order can be moved, but one that was given stays.
+    fn reread(&mut self) {
+        if let Ok(Some(stop)) = read_json::<Stop>(&self.folder.stop()) {
+            self.stop = Some(stop);
+        }
+    }
+
+    fn ended(&mut self, pid: i32, status: i32) {
+        let Some(index) = self.pids.iter().position(|&known| known == pid) else { return };
+        self.statuses[index] = Some(status);
+        let code = libc::WEXITSTATUS(status);
+        let fine = libc::WIFEXITED(status) && (code == code::FINISHED || code == code::YIELDED);
+        if !fine && self.first_failed.is_none() {
+            self.first_failed = Some(index);
+            // A gang without one of its ranks would wait for ever in its next all-reduce.
+            self.stop_within(self.order.grace_ms);
+        }
+        if self.statuses.iter().all(Option::is_some) && self.stop.is_none() {
+            self.stop_within(LEFTOVER_MS.min(self.order.grace_ms));
+        }
+    }
+
+    fn stop_within(&mut self, grace_ms: u64) {
+        if self.stop.is_none() {
+            let now = monotonic_ms();
+            self.stop = Some(Stop { term_mono_ms: now, kill_mono_ms: now + grace_ms });
+        }
+    }
+
+    /// Sends what is due and says how long to wait at most.
+    fn act(&mut self) -> Duration {
+        let Some(stop) = self.stop else { return Duration::from_secs(3600) };
+        let now = monotonic_ms();
+        if now >= stop.kill_mono_ms {
+            self.kill();
+            return Duration::from_millis(100);
+        }
+        if now >= stop.term_mono_ms && !self.term_sent {
+            self.term_sent = true;
+            self.term();
+        }
+        let next = if self.term_sent { stop.kill_mono_ms } else { stop.term_mono_ms };
+        Duration::from_millis(next.min(stop.kill_mono_ms).saturating_sub(now).max(1))
+    }
+
+    /// SIGTERM to the group, while one of ours is in it: the number of an empty group is free for
+    /// others.
+    fn term(&self) {
+        let group = self.pids[0];
+        let ours = descendants(std::process::id().cast_signed());
+        if ours.iter().any(|&pid| process::stat(pid).is_some_and(|stat| stat.group == group)) {
+            let _ = signal_group(group, libc::SIGTERM);
+        }
+    }
+
+    /// SIGKILL to the group and to whatever left the group: all of it descends from the runner,
+    /// which adopts orphans.
+    fn kill(&self) {
+        for pid in descendants(std::process::id().cast_signed()) {
+            let _ = signal(pid, libc::SIGKILL);
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        let status = self.statuses[self.first_failed.unwrap_or(0)].unwrap_or(0);
+        let exited = libc::WIFEXITED(status);
+        Exit {
+            version: VERSION,
+            exit_code: exited.then(|| libc::WEXITSTATUS(status)),
+            signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+            refused: false,
+            message: self.message.clone(),
+        }
+    }
+}
