@@ -51,7 +51,8 @@ fn judge(metadata: &Metadata) -> Vec<Finding> {
         for dependency in package.dependencies.iter().filter(|d| d.kind.as_deref() != Some("dev")) {
             let name = dependency.name.as_str();
             let ours = name == "shockwave" || name.starts_with("shockwave-");
-            let impure = package.name == "shockwave-core" && NOT_IN_CORE.contains(&name);
+            let linked = package.name == "shockwave-core" && dependency.kind.is_none();
+            let impure = linked && NOT_IN_CORE.contains(&name);
             if (ours && !allowed.contains(&name)) || impure {
                 findings.push(Finding {
                     path: "Cargo.toml".into(),
@@ -77,7 +78,7 @@ mod tests {
                 {"name": "shockwave-proto", "kind": null}, {"name": "shockwave-core", "kind": null},
                 {"name": "shockwave", "kind": "dev"}]},
             {"name": "shockwave-core", "dependencies": [
-                {"name": "serde", "kind": null}, {"name": "tokio", "kind": null}]}]}"#;
+                {"name": "libc", "kind": "build"}, {"name": "tokio", "kind": null}]}]}"#;
         let found = judge(&serde_json::from_str(text).unwrap());
         let messages: Vec<&str> = found.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(
