@@ -1,1 +1,24 @@
-//! placeholder
+//! Training SDK on libtorch: adaptive batch size, exact checkpoints, yield and resume.
+//!
+//! A [`Session`] wraps a plain tch loop. It owns the order of the data, the batch size, the optimiser and the
+//! checkpoints; the forward pass stays yours. The same program runs alone, or under a coordinator that shares the
+//! machine's devices among many such programs.
+
+pub mod arena;
+pub mod checkpoint;
+pub mod data;
+mod error;
+mod json;
+pub mod lr;
+pub mod monitor;
+pub mod optim;
+pub mod policy;
+mod progress;
+pub mod session;
+mod signals;
+
+pub use data::{Batch, Dataset};
+pub use error::Error;
+pub use progress::Output;
+pub use session::{Outcome, Session};
+pub use signals::StopHandle;

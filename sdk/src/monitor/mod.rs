@@ -1,0 +1,208 @@
+//! What is measured while training: all on the device, read once per epoch or decision.
+
+mod host;
+mod noise;
+mod norms;
+mod split;
+mod state;
+
+pub use host::HostReads;
+pub use noise::{NoiseAverage, NoiseEstimate, NoiseSample};
+pub use norms::{dot, squared_norm, squared_norm_by_slot};
+pub(crate) use state::MonitorState;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::Error;
+use crate::arena::Arena;
+use crate::policy::Needs;
+use split::{ROW, Row, Split};
+
+/// Sampled steps that may wait on the device for the next read; at that many there is one extra read.
+const MAX_ROWS: usize = 4096;
+
+/// Settings of the noise scale's estimate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NoiseSettings {
+    /// Every this many steps, a step's batch is split in two (default 10). Steps that accumulate over micro-batches
+    /// are always used.
+    pub every_steps: u64,
+    /// Smoothing factor per sampled step (default 0.99: about 100 sampled steps count).
+    pub beta: f64,
+}
+
+impl Default for NoiseSettings {
+    fn default() -> Self {
+        Self { every_steps: 10, beta: 0.99 }
+    }
+}
+
+impl NoiseSettings {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.every_steps == 0 {
+            return Err(Error::invalid(
+                "the noise scale's sampling period",
+                0,
+                "at least one step",
+            ));
+        }
+        if !(self.beta > 0.0 && self.beta < 1.0) {
+            return Err(Error::invalid("the noise scale's beta", self.beta, "a number in (0, 1)"));
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of one host read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reading {
+    /// Mean loss per sample over the epoch so far.
+    pub loss: f64,
+    /// L2 norm of the epoch's last step's gradient; not a number before that step.
+    pub grad_norm: f64,
+    /// See [`crate::policy::Observation::layer_norms`]; empty when it was not asked for.
+    pub layer_norms: Vec<f64>,
+    /// The loss sum and the squared norm of the last step's gradient as they lie on the device.
+    raw: (f64, f64),
+}
+
+/// Measures the loss, gradient norms and gradient noise of a run.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    needs: Needs,
+    settings: NoiseSettings,
+    reads: HostReads,
+    /// The loss times samples, summed over the epoch: a double-precision scalar on the device.
+    loss: Tensor,
+    loss_samples: u64,
+    /// Squared norm of the epoch's last step's gradient, on the device.
+    last_square: Tensor,
+    /// The gradient summed over the epoch (Accordion).
+    window: Option<Tensor>,
+    /// What the gradient buffer held before a split step's last part.
+    before: Option<Tensor>,
+    rows: Vec<Row>,
+    noise: NoiseAverage,
+    split: Option<Split>,
+}
+
+impl Monitor {
+    pub(crate) fn new(needs: Needs, settings: NoiseSettings, arena: &Arena) -> Result<Self, Error> {
+        settings.check()?;
+        let scalar = |v: f64| Tensor::f_full([0i64; 0], v, (Kind::Double, arena.device()));
+        let buffer = |wanted: bool| wanted.then(|| arena.grads().f_zeros_like()).transpose();
+        Ok(Self {
+            needs,
+            settings,
+            reads: HostReads::default(),
+            loss: scalar(0.0)?,
+            loss_samples: 0,
+            last_square: scalar(f64::NAN)?,
+            window: buffer(needs.layer_norms)?,
+            before: buffer(needs.noise)?,
+            rows: Vec::new(),
+            noise: NoiseAverage::new(settings.beta),
+            split: None,
+        })
+    }
+
+    pub(crate) fn host_reads(&self) -> u64 {
+        self.reads.count()
+    }
+
+    /// In how many parts the step number `step` should work on its batch of `samples`, at most `micro` samples each.
+    /// Also gets ready to measure them.
+    pub(crate) fn plan(&mut self, step: u64, samples: usize, micro: Option<usize>) -> Vec<usize> {
+        let mut count = micro.map_or(1, |m| samples.div_ceil(m.max(1)));
+        let sampled = self.needs.noise && step.is_multiple_of(self.settings.every_steps);
+        if sampled && count == 1 && samples >= 2 {
+            count = 2;
+        }
+        // The first `samples % count` parts have one sample more.
+        let parts: Vec<usize> =
+            (0..count).map(|i| samples / count + usize::from(i < samples % count)).collect();
+        self.split = (self.needs.noise && count >= 2).then(|| Split::new(parts.clone()));
+        parts
+    }
+
+    /// To be called after each part's backward.
+    pub(crate) fn after_part(&mut self, arena: &Arena) -> Result<(), Error> {
+        if let (Some(split), Some(before)) = (&mut self.split, &mut self.before) {
+            self.rows.extend(split.after_part(arena.grads(), before)?);
+        }
+        if self.rows.len() >= MAX_ROWS {
+            self.read(None)?;
+        }
+        Ok(())
+    }
+
+    /// To be called after a step's last backward, before the optimiser: `weight` is the batch size over the initial
+    /// one, `last` says whether this is the epoch's last step.
+    pub(crate) fn after_backward(
+        &mut self,
+        arena: &Arena,
+        loss: &Tensor,
+        samples: usize,
+        weight: f64,
+        last: bool,
+    ) -> Result<(), Error> {
+        let part = loss.f_to_kind(Kind::Double)?.f_mul_scalar(samples as f64)?;
+        let _ = self.loss.f_add_(&part)?;
+        self.loss_samples += samples as u64;
+        if let Some(window) = &mut self.window {
+            if weight == 1.0 {
+                let _ = window.f_add_(arena.grads())?;
+            } else {
+                let weight = crate::optim::scalar(weight, arena.kind(), arena.device())?;
+                let _ = window.f_addcmul_(arena.grads(), &weight)?;
+            }
+        }
+        if last {
+            self.last_square = squared_norm(arena.grads())?;
+        }
+        Ok(())
+    }
+
+    /// One host read of everything that is waiting on the device; `arena` asks for the norms of the window too.
+    pub(crate) fn read(&mut self, arena: Option<&Arena>) -> Result<Reading, Error> {
+        let mut tensors = vec![self.loss.shallow_clone(), self.last_square.shallow_clone()];
+        tensors.extend(self.rows.iter().map(|r| r.values.shallow_clone()));
+        let layers = match (arena, &self.window) {
+            (Some(arena), Some(window)) => Some(squared_norm_by_slot(window, arena.slots())?),
+            _ => None,
+        };
+        tensors.extend(layers);
+        let values = self.reads.read(&tensors)?;
+        let (head, rest) = values.split_at(2);
+        let (rows, layers) = rest.split_at(ROW * self.rows.len());
+        for (row, values) in self.rows.drain(..).zip(rows.chunks(ROW)) {
+            self.noise.add(row.sample(values));
+        }
+        Ok(Reading {
+            loss: head[0] / self.loss_samples as f64,
+            grad_norm: head[1].sqrt(),
+            layer_norms: layers.iter().map(|square| square.sqrt()).collect(),
+            raw: (head[0], head[1]),
+        })
+    }
+
+    /// The noise scale as of the last read.
+    pub(crate) fn noise(&self) -> Option<NoiseEstimate> {
+        self.noise.estimate()
+    }
+
+    /// Begins a new epoch.
+    pub(crate) fn reset_epoch(&mut self) -> Result<(), Error> {
+        let _ = self.loss.f_zero_()?;
+        self.loss_samples = 0;
+        let _ = self.last_square.f_fill_(f64::NAN)?;
+        if let Some(window) = &mut self.window {
+            let _ = window.f_zero_()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.loss.device()
+    }
+}

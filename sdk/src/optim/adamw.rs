@@ -1,0 +1,107 @@
+//! AdamW: Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+
+use tch::Tensor;
+
+use super::{Optimizer, check};
+use crate::Error;
+
+/// AdamW as PyTorch defines it:
+/// `p = p (1 - lr wd); m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p = p - lr/(1-b1^t) m / (sqrt(v/(1-b2^t)) + eps)`.
+#[derive(Debug)]
+pub struct AdamW {
+    lr: f64,
+    betas: (f64, f64),
+    eps: f64,
+    weight_decay: f64,
+    buffers: Option<Buffers>,
+    steps: u64,
+}
+
+#[derive(Debug)]
+struct Buffers {
+    first: Tensor,
+    second: Tensor,
+}
+
+impl AdamW {
+    /// AdamW with learning rate `lr` at the reference batch size, betas (0.9, 0.999), eps 1e-8, weight decay 0.01.
+    pub fn new(lr: f64) -> Self {
+        Self { lr, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.01, buffers: None, steps: 0 }
+    }
+
+    /// Sets the decay rates of the two moments, each in [0, 1).
+    pub fn betas(mut self, first: f64, second: f64) -> Self {
+        self.betas = (first, second);
+        self
+    }
+
+    /// Sets the term that keeps the denominator away from zero.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Sets the decoupled weight decay.
+    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+        self.weight_decay = weight_decay;
+        self
+    }
+}
+
+impl Optimizer for AdamW {
+    fn name(&self) -> &'static str {
+        "adamw"
+    }
+
+    fn base_lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn prepare(&mut self, params: &Tensor) -> Result<(), Error> {
+        check("the learning rate", self.lr, 0.0, f64::INFINITY)?;
+        check("the first beta", self.betas.0, 0.0, 1.0)?;
+        check("the second beta", self.betas.1, 0.0, 1.0)?;
+        check("eps", self.eps, f64::MIN_POSITIVE, f64::INFINITY)?;
+        check("weight decay", self.weight_decay, 0.0, f64::INFINITY)?;
+        let zeros = || params.f_zeros_like();
+        self.buffers = Some(Buffers { first: zeros()?, second: zeros()? });
+        Ok(())
+    }
+
+    fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error> {
+        if self.buffers.is_none() {
+            self.prepare(params)?;
+        }
+        let Some(buffers) = &mut self.buffers else { return Ok(()) };
+        self.steps += 1;
+        let (b1, b2) = self.betas;
+        // powi takes i32; beyond that many steps both corrections are 1 in double precision.
+        let t = i32::try_from(self.steps).unwrap_or(i32::MAX);
+        let (c1, c2) = (1.0 - b1.powi(t), 1.0 - b2.powi(t));
+        let _ = params.f_mul_scalar_(1.0 - lr * self.weight_decay)?;
+        let _ = buffers.first.f_lerp_(grads, 1.0 - b1)?;
+        let _ = buffers.second.f_mul_scalar_(b2)?;
+        let _ = grads.f_mul_scalar_((1.0 - b2).sqrt())?;
+        let _ = buffers.second.f_addcmul_(grads, grads)?;
+        // The gradients are used up: their buffer takes the denominator. lr/c1 m / (sqrt(v/c2) + eps) is
+        // m / ((sqrt(v) + eps sqrt(c2)) c1 / (lr sqrt(c2))); at lr = 0 the denominator is infinite and p stays.
+        let _ = buffers.second.f_sqrt_out(grads)?;
+        let _ = grads.f_add_scalar_(self.eps * c2.sqrt())?;
+        let _ = grads.f_mul_scalar_(-c1 / (lr * c2.sqrt()))?;
+        let _ = params.f_addcdiv_(&buffers.first, grads)?;
+        Ok(())
+    }
+
+    fn moments(&self) -> Vec<(&'static str, Tensor)> {
+        let Some(b) = &self.buffers else { return Vec::new() };
+        vec![("first", b.first.shallow_clone()), ("second", b.second.shallow_clone())]
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+}

@@ -1,0 +1,87 @@
+//! Optimisers on the flat buffers: in place, and with a state that can be exported and imported (tch's own cannot).
+
+mod adamw;
+mod sgd;
+
+pub use adamw::AdamW;
+pub use sgd::Sgd;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::Error;
+
+/// An optimiser over one flat parameter buffer.
+///
+/// All buffers have the shape `[len]` and the kind and device of the parameters. The gaps between variables hold zero
+/// parameters and zero gradients, and must stay zero.
+pub trait Optimizer: Send {
+    /// A stable name, kept in checkpoints: a checkpoint of another optimiser is refused.
+    fn name(&self) -> &'static str;
+
+    /// The learning rate at the reference batch size, before schedule, warm-up and batch rule.
+    fn base_lr(&self) -> f64;
+
+    /// Checks the settings and allocates the moments for parameters like `params`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names a setting out of range.
+    fn prepare(&mut self, params: &Tensor) -> Result<(), Error>;
+
+    /// One step at the learning rate `lr`. May overwrite `grads`.
+    ///
+    /// # Errors
+    /// [`Error::Torch`].
+    fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error>;
+
+    /// The moments by name: shallow clones of the buffers themselves, so writing into them restores them.
+    fn moments(&self) -> Vec<(&'static str, Tensor)>;
+
+    /// Number of steps taken (bias correction depends on it).
+    fn steps(&self) -> u64;
+
+    /// Sets the number of steps taken, when a checkpoint is restored.
+    fn set_steps(&mut self, steps: u64);
+}
+
+impl Optimizer for Box<dyn Optimizer> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn base_lr(&self) -> f64 {
+        (**self).base_lr()
+    }
+
+    fn prepare(&mut self, params: &Tensor) -> Result<(), Error> {
+        (**self).prepare(params)
+    }
+
+    fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error> {
+        (**self).step(params, grads, lr)
+    }
+
+    fn moments(&self) -> Vec<(&'static str, Tensor)> {
+        (**self).moments()
+    }
+
+    fn steps(&self) -> u64 {
+        (**self).steps()
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        (**self).set_steps(steps);
+    }
+}
+
+/// A scalar on the parameters' device, made without a host synchronisation.
+pub(crate) fn scalar(value: f64, kind: Kind, device: Device) -> Result<Tensor, Error> {
+    Ok(Tensor::f_full([0i64; 0], value, (kind, device))?)
+}
+
+/// Refuses a hyper-parameter outside `[low, high)`.
+pub(crate) fn check(what: &str, value: f64, low: f64, high: f64) -> Result<(), Error> {
+    if value >= low && value < high {
+        return Ok(());
+    }
+    Err(Error::invalid(what, value, format!("a number in [{low}, {high})")))
+}

@@ -1,0 +1,102 @@
+//! Stochastic gradient descent with momentum, weight decay and Nesterov momentum.
+
+use tch::Tensor;
+
+use super::{Optimizer, check, scalar};
+use crate::Error;
+
+/// SGD as PyTorch defines it (no dampening): `d = g + wd p; m = momentum m + d; p = p - lr m`
+/// (Nesterov: `p = p - lr (d + momentum m)`).
+#[derive(Debug)]
+pub struct Sgd {
+    lr: f64,
+    momentum: f64,
+    weight_decay: f64,
+    nesterov: bool,
+    buffer: Option<Tensor>,
+    steps: u64,
+}
+
+impl Sgd {
+    /// Plain SGD with learning rate `lr` at the reference batch size.
+    pub fn new(lr: f64) -> Self {
+        Self { lr, momentum: 0.0, weight_decay: 0.0, nesterov: false, buffer: None, steps: 0 }
+    }
+
+    /// Sets the momentum, in [0, 1).
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = momentum;
+        self
+    }
+
+    /// Sets the weight decay (L2 penalty added to the gradient).
+    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+        self.weight_decay = weight_decay;
+        self
+    }
+
+    /// Uses Nesterov momentum.
+    pub fn nesterov(mut self) -> Self {
+        self.nesterov = true;
+        self
+    }
+}
+
+impl Optimizer for Sgd {
+    fn name(&self) -> &'static str {
+        "sgd"
+    }
+
+    fn base_lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn prepare(&mut self, params: &Tensor) -> Result<(), Error> {
+        check("the learning rate", self.lr, 0.0, f64::INFINITY)?;
+        check("momentum", self.momentum, 0.0, 1.0)?;
+        check("weight decay", self.weight_decay, 0.0, f64::INFINITY)?;
+        if self.nesterov && self.momentum == 0.0 {
+            return Err(Error::invalid("Nesterov's momentum", 0, "a momentum above 0"));
+        }
+        if self.momentum > 0.0 {
+            self.buffer = Some(params.f_zeros_like()?);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error> {
+        let (kind, device) = (params.f_kind()?, params.device());
+        if self.weight_decay != 0.0 {
+            let _ = grads.f_addcmul_(params, &scalar(self.weight_decay, kind, device)?)?;
+        }
+        let rate = scalar(-lr, kind, device)?;
+        match &mut self.buffer {
+            None => {
+                let _ = params.f_addcmul_(grads, &rate)?;
+            }
+            Some(buffer) => {
+                let _ = buffer.f_mul_scalar_(self.momentum)?.f_add_(grads)?;
+                if self.nesterov {
+                    let _ = grads.f_addcmul_(buffer, &scalar(self.momentum, kind, device)?)?;
+                    let _ = params.f_addcmul_(grads, &rate)?;
+                } else {
+                    let _ = params.f_addcmul_(buffer, &rate)?;
+                }
+            }
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    fn moments(&self) -> Vec<(&'static str, Tensor)> {
+        self.buffer.iter().map(|b| ("momentum", b.shallow_clone())).collect()
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+}

@@ -1,0 +1,228 @@
+//! Builds a session: every setting has a default that works offline.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use tch::nn::VarStore;
+
+use super::save::{Every, Saving};
+use super::stop::StopSources;
+use super::{Phase, Position, Session};
+use crate::Error;
+use crate::arena::Arena;
+use crate::checkpoint::Checkpoints;
+use crate::data::{Dataset, Sampler};
+use crate::lr::LearningRate;
+use crate::monitor::{Monitor, NoiseSettings};
+use crate::optim::Optimizer;
+use crate::policy::{BatchPolicy, check_batch};
+use crate::progress::{Output, Progress};
+use crate::signals::{self, StopHandle};
+
+/// The settings of a session. See [`Session::builder`].
+pub struct Builder<'a> {
+    vs: &'a VarStore,
+    optimizer: Box<dyn Optimizer>,
+    policy: Box<dyn BatchPolicy>,
+    epochs: u64,
+    seed: u64,
+    shuffle: bool,
+    bounds: Option<(u64, u64)>,
+    lr: LearningRate,
+    noise: NoiseSettings,
+    micro_batch: Option<usize>,
+    checkpoints: Option<PathBuf>,
+    keep_last: usize,
+    every: Every,
+    signals: bool,
+    output: Output,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        vs: &'a VarStore,
+        optimizer: Box<dyn Optimizer>,
+        policy: Box<dyn BatchPolicy>,
+    ) -> Self {
+        Self {
+            vs,
+            optimizer,
+            policy,
+            epochs: 1,
+            seed: 0,
+            shuffle: true,
+            bounds: None,
+            lr: LearningRate::new(),
+            noise: NoiseSettings::default(),
+            micro_batch: None,
+            checkpoints: None,
+            keep_last: 3,
+            every: Every::Epochs(1),
+            signals: true,
+            output: Output::Auto,
+        }
+    }
+
+    /// How many epochs to train (default 1).
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.epochs = epochs;
+        self
+    }
+
+    /// The seed of the sample order and of libtorch's generators in each step (default 0). The model's initial values
+    /// come from `tch::manual_seed`, which you call before building the model.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Whether each epoch visits the samples in a new random order (default true).
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.shuffle = shuffle;
+        self
+    }
+
+    /// The smallest and largest batch size that the policy may choose, in samples (default: the policy's own).
+    pub fn batch_bounds(mut self, min: u64, max: u64) -> Self {
+        self.bounds = Some((min, max));
+        self
+    }
+
+    /// How the learning rate follows the position and the batch size (default: constant, linear in the batch size).
+    pub fn learning_rate(mut self, lr: LearningRate) -> Self {
+        self.lr = lr;
+        self
+    }
+
+    /// How the noise scale is sampled and smoothed, when the policy needs it.
+    pub fn noise(mut self, settings: NoiseSettings) -> Self {
+        self.noise = settings;
+        self
+    }
+
+    /// Works on at most this many samples in one forward pass and accumulates the gradients of larger batches: the way
+    /// to a batch beyond the device's memory. The noise scale is then measured on every step at almost no cost.
+    pub fn micro_batch(mut self, samples: usize) -> Self {
+        self.micro_batch = Some(samples);
+        self
+    }
+
+    /// Where checkpoints are kept. When there are some in `folder`, the session goes on from the newest one. Without a
+    /// folder (the default) nothing is saved, not even at a stop.
+    pub fn checkpoints(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.checkpoints = Some(folder.into());
+        self
+    }
+
+    /// How many of the newest checkpoints are kept (default 3).
+    pub fn keep_last(mut self, count: usize) -> Self {
+        self.keep_last = count;
+        self
+    }
+
+    /// When checkpoints are written, besides at a stop and at the end (default: after each epoch).
+    pub fn checkpoint_every(mut self, every: Every) -> Self {
+        self.every = every;
+        self
+    }
+
+    /// Whether SIGTERM and SIGINT stop the session after a checkpoint (default true; a second SIGINT ends the program
+    /// at once). The handlers stay installed for the process.
+    pub fn handle_signals(mut self, handle: bool) -> Self {
+        self.signals = handle;
+        self
+    }
+
+    /// What is shown on standard error (default: a bar on a terminal, plain lines elsewhere).
+    pub fn output(mut self, output: Output) -> Self {
+        self.output = output;
+        self
+    }
+
+    /// Checks all settings, moves the model's variables into the flat buffers and, when there are checkpoints, resumes
+    /// from the newest one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that is out of range; [`Error::Unsupported`] the variable that cannot be
+    /// trained; [`Error::Data`] when there are no samples.
+    pub fn build(mut self, data: impl Dataset + 'static) -> Result<Session, Error> {
+        let (min, max) = self.check()?;
+        let arena = Arena::new(self.vs)?;
+        self.optimizer.prepare(arena.params())?;
+        let sampler = Sampler::new(data.len(), self.seed, self.shuffle)?;
+        let batch = self.policy.initial().clamp(min, max);
+        let signal = self.signals.then(signals::flag).transpose()?;
+        let mut session = Session {
+            monitor: Monitor::new(self.policy.needs(), self.noise, &arena)?,
+            rate: self.lr.resolve(data.len() as u64, batch)?,
+            bounds: (min, max),
+            initial_batch: batch,
+            micro_batch: self.micro_batch,
+            arena,
+            optimizer: self.optimizer,
+            policy: self.policy,
+            progress: Progress::new(self.output, data.len() as u64),
+            data: Box::new(data),
+            sampler,
+            seed: self.seed,
+            shuffle: self.shuffle,
+            epochs: self.epochs,
+            position: Position { epoch: 0, step: 0, sample: 0, batch },
+            phase: Phase::Between,
+            pending: 0,
+            evaluation_cut: Cell::new(false),
+            decisions: Vec::new(),
+            metrics: BTreeMap::new(),
+            saving: None,
+            stop: StopSources { signal, handle: StopHandle::default() },
+            exact: true,
+        };
+        if let Some(folder) = self.checkpoints {
+            session.open_checkpoints(Checkpoints::new(folder, self.keep_last)?, self.every)?;
+        }
+        Ok(session)
+    }
+
+    /// Checks the settings and returns the bounds of the batch size.
+    fn check(&self) -> Result<(u64, u64), Error> {
+        if self.epochs == 0 {
+            return Err(Error::invalid("the number of epochs", 0, "at least one"));
+        }
+        if self.micro_batch == Some(0) {
+            return Err(Error::invalid("the micro-batch", 0, "at least one sample"));
+        }
+        self.every.check()?;
+        self.policy.check()?;
+        let declared = self.policy.declare();
+        let (min, max) = self.bounds.unwrap_or((declared.min, declared.max));
+        check_batch("the smallest batch size", min)?;
+        if min > max {
+            let got = format!("{min}..={max}");
+            return Err(Error::invalid("the batch-size bounds", got, "the smaller number first"));
+        }
+        Ok((min, max))
+    }
+}
+
+impl Session {
+    /// Resumes from the newest checkpoint, if there is one, and saves there from now on.
+    fn open_checkpoints(&mut self, checkpoints: Checkpoints, every: Every) -> Result<(), Error> {
+        checkpoints.clean()?;
+        let (mut number, mut generation, mut saved_at) = (0, 0, None);
+        if let Some(loaded) = checkpoints.load_newest()? {
+            (number, generation) = (loaded.name.number, loaded.name.generation);
+            let from = loaded.path.display().to_string();
+            self.restore(loaded)?;
+            saved_at = Some(self.save_position());
+            let (epoch, step) = (self.position.epoch, self.position.step);
+            self.progress.say(&format!("resumed at epoch {epoch}, step {step} from {from}"));
+        }
+        let saved_time = Instant::now();
+        let last = None;
+        self.saving =
+            Some(Saving { checkpoints, every, generation, number, last, saved_at, saved_time });
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Asks the policy, and carries out what it chose.
+
+use super::{Position, Session};
+use crate::Error;
+use crate::policy::{Decision, Observation};
+use crate::progress::Line;
+
+impl Session {
+    /// One host read, then the policy's decision, within the user's bounds.
+    pub(super) fn decide(&mut self, epoch_ended: bool) -> Result<(), Error> {
+        let reading = self.monitor.read(epoch_ended.then_some(&self.arena))?;
+        let noise = self.monitor.noise();
+        let (epoch, samples) = (self.position.epoch, self.sampler.len() as u64);
+        let observation = Observation {
+            epoch,
+            epoch_ended,
+            epochs: self.epochs,
+            step: self.position.step,
+            sample: self.position.sample,
+            batch: self.position.batch,
+            lr: self.rate.schedule_at(epoch * samples),
+            next_lr: self.rate.schedule_at((epoch + 1) * samples),
+            loss: reading.loss,
+            layer_norms: (!reading.layer_norms.is_empty()).then_some(&reading.layer_norms[..]),
+            noise: noise.as_ref(),
+        };
+        if epoch_ended {
+            let line = Line {
+                loss: Some(reading.loss),
+                grad_norm: Some(reading.grad_norm),
+                noise: noise.as_ref(),
+                ..self.line()
+            };
+            self.progress.epoch(&line, &self.metrics);
+        }
+        let choice = self.policy.decide(&observation)?;
+        let (min, max) = self.bounds;
+        let new_batch = choice.batch.clamp(min, max);
+        let old_batch = self.position.batch;
+        if new_batch == old_batch {
+            return Ok(());
+        }
+        let mut reason = choice.reason;
+        if new_batch != choice.batch {
+            reason = format!("{reason}; {} is outside the bounds {min}..={max}", choice.batch);
+        }
+        self.progress.say(&format!("batch {old_batch} -> {new_batch}: {reason}"));
+        self.position.batch = new_batch;
+        self.rate.change(new_batch, self.position.sample, noise.map(|n| n.b_noise));
+        self.decisions.push(Decision {
+            epoch: epoch + u64::from(epoch_ended),
+            sample: self.position.sample,
+            old_batch,
+            new_batch,
+            estimate: choice.estimate,
+            interval: choice.interval,
+            reason,
+        });
+        Ok(())
+    }
+
+    /// Where training stands, for people.
+    fn line(&self) -> Line<'static> {
+        let Position { epoch, step, batch, .. } = self.position;
+        Line { epoch, epochs: self.epochs, step, batch, ..Line::default() }
+    }
+
+    /// Moves the progress bar.
+    pub(super) fn show_step(&mut self) {
+        let Position { epoch, step, batch, .. } = self.position;
+        let epochs = self.epochs;
+        let line = || Line { epoch, epochs, step, batch, ..Line::default() };
+        self.progress.step(self.sampler.cursor() as u64, line);
+    }
+}

@@ -1,0 +1,137 @@
+//! One training step: forward and backward in one or more parts, then the optimiser.
+
+use tch::Tensor;
+
+use super::{Phase, Session};
+use crate::Error;
+use crate::data::Batch;
+
+/// What a loss closure may return: a tensor, or a `Result` of one.
+pub trait IntoLoss {
+    /// The loss tensor.
+    ///
+    /// # Errors
+    /// Whatever the closure returned as an error.
+    fn into_loss(self) -> Result<Tensor, Error>;
+}
+
+impl IntoLoss for Tensor {
+    fn into_loss(self) -> Result<Tensor, Error> {
+        Ok(self)
+    }
+}
+
+impl<E: Into<Error>> IntoLoss for Result<Tensor, E> {
+    fn into_loss(self) -> Result<Tensor, Error> {
+        self.map_err(Into::into)
+    }
+}
+
+/// What a step leaves behind.
+#[derive(Debug)]
+pub struct Step {
+    /// Mean loss per sample: a scalar on the model's device. Reading it costs a host read of your own.
+    pub loss: Tensor,
+    /// The number of the step, from 0.
+    pub step: u64,
+    /// Samples in the step.
+    pub samples: usize,
+}
+
+impl Session {
+    /// One step on `batch`: the closure computes the mean loss per sample of the batch that it is given.
+    ///
+    /// The closure may be called more than once, each time with a part of the batch: the noise scale is measured by
+    /// splitting a step's batch in two. BatchNorm then sees the statistics of each part, and its running statistics are
+    /// updated once per part.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] outside an epoch; [`Error::Invalid`] when the loss is no scalar; the closure's own error.
+    pub fn step<L: IntoLoss>(
+        &mut self,
+        batch: &Batch,
+        mut loss: impl FnMut(&Batch) -> L,
+    ) -> Result<Step, Error> {
+        let samples = batch.len();
+        self.begin_step("step", samples)?;
+        let parts = self.monitor.plan(self.position.step, samples, self.micro_batch);
+        if parts.len() == 1 {
+            let loss = loss(batch).into_loss()?;
+            self.backward(&loss)?;
+            return self.end_step(loss.f_detach()?, samples);
+        }
+        let mut total: Option<Tensor> = None;
+        let mut start = 0;
+        for part in parts {
+            let loss = loss(&batch.narrow(start, part)?).into_loss()?;
+            let weighted = loss.f_mul_scalar(part as f64 / samples as f64)?;
+            self.backward(&weighted)?;
+            tch::no_grad(|| self.monitor.after_part(&self.arena))?;
+            let weighted = weighted.f_detach()?;
+            total = Some(match total {
+                Some(total) => total.f_add(&weighted)?,
+                None => weighted,
+            });
+            start += part;
+        }
+        let total = total.ok_or_else(|| Error::Data("the batch is empty".into()))?;
+        self.end_step(total, samples)
+    }
+
+    /// Backward and optimiser step on a loss that was computed on the whole batch, for loops that keep the forward pass
+    /// to themselves. The noise scale cannot be measured this way, nor can micro-batches be used.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] outside an epoch, or when the policy needs what only [`step`](Session::step) can measure;
+    /// [`Error::Invalid`] when the loss is no scalar.
+    pub fn backward_and_step(&mut self, loss: &Tensor) -> Result<Step, Error> {
+        let samples = self.pending;
+        self.begin_step("backward_and_step", samples)?;
+        if self.policy.needs().noise || self.micro_batch.is_some() {
+            return Err(Error::OutOfOrder {
+                call: "backward_and_step",
+                when: "although the batch must be split (noise scale or micro-batches)".into(),
+                instead: "call step with a closure that computes the loss of a part of the batch",
+            });
+        }
+        self.backward(loss)?;
+        self.end_step(loss.f_detach()?, samples)
+    }
+
+    fn begin_step(&mut self, call: &'static str, samples: usize) -> Result<(), Error> {
+        if self.phase != Phase::Inside || self.pending == 0 || samples != self.pending {
+            let when = format!("with {samples} samples after next_batch gave {}", self.pending);
+            let instead = "call it once for each batch of next_batch, with that batch";
+            return Err(Error::OutOfOrder { call, when, instead });
+        }
+        self.arena.zero_grads()
+    }
+
+    fn backward(&self, loss: &Tensor) -> Result<(), Error> {
+        if loss.numel() != 1 {
+            let shape = format!("of shape {:?}", loss.size());
+            return Err(Error::invalid("the loss", shape, "a scalar: the mean loss per sample"));
+        }
+        Ok(loss.f_backward()?)
+    }
+
+    fn end_step(&mut self, loss: Tensor, samples: usize) -> Result<Step, Error> {
+        let weight = self.position.batch as f64 / self.initial_batch as f64;
+        let last = self.sampler.cursor() + samples >= self.sampler.len();
+        let lr = self.optimizer.base_lr() * self.rate.at(self.position.sample);
+        tch::no_grad(|| {
+            self.monitor.after_backward(&self.arena, &loss, samples, weight, last)?;
+            let (params, grads) = self.arena.buffers();
+            self.optimizer.step(params, grads, lr)
+        })?;
+        let step = self.position.step;
+        self.take_pending();
+        let every = self.policy.needs().every_steps.filter(|&n| n > 0);
+        if !last && every.is_some_and(|n| self.position.step.is_multiple_of(n)) {
+            tch::no_grad(|| self.decide(false))?;
+        }
+        self.show_step();
+        self.save_if_due(false)?;
+        Ok(Step { loss, step, samples })
+    }
+}
