@@ -16,6 +16,7 @@ pub mod policy;
 mod progress;
 pub mod session;
 mod signals;
+mod stopwatch;
 
 pub use data::{Batch, Dataset};
 pub use error::Error;

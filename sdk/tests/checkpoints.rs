@@ -43,7 +43,8 @@ fn run(folder: &Path) -> Outcome {
     while session.next_epoch().unwrap().is_some() {
         while let Some(batch) = session.next_batch().unwrap() {
             let loss = |b: &shockwave_sdk::Batch| {
-                nn::ModuleT::forward_t(&net, &b.x, true).cross_entropy_for_logits(&b.y) + ballast.sum(None) * 1e-9
+                nn::ModuleT::forward_t(&net, &b.x, true).cross_entropy_for_logits(&b.y)
+                    + ballast.sum(None) * 1e-9
             };
             session.step(&batch, loss).unwrap();
         }
@@ -95,14 +96,19 @@ fn kill_9_at_random_moments_loses_nothing() {
         child.wait().unwrap();
         kills += 1;
         let names = fs::read_dir(folder.path()).unwrap();
-        let partial = names.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
+        let partial =
+            names.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
         inside_a_write += usize::from(partial.count() > 0);
     };
     eprintln!("{kills} kills, {inside_a_write} of them inside a write or removal of a checkpoint");
     assert_eq!(outcome.code(), Some(0));
     assert!(kills >= 3 && inside_a_write >= 1, "{kills} kills, {inside_a_write} inside a write");
-    assert!(newest_tensors(folder.path()) == newest_tensors(whole.path()), "the final bytes differ");
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(
+        newest_tensors(folder.path()) == newest_tensors(whole.path()),
+        "the final bytes differ"
+    );
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(left.iter().all(|n| !n.to_string_lossy().starts_with('.')), "left behind: {left:?}");
 }
 
@@ -116,7 +122,9 @@ fn sigterm_saves_and_exits_with_75_and_the_next_run_ends_alike() {
         std::thread::sleep(Duration::from_millis(5));
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be stopped");
     }
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success()
+    );
     assert_eq!(child.wait().unwrap().code(), Some(75));
     assert_eq!(spawn(folder.path()).wait().unwrap().code(), Some(0));
     assert!(newest_tensors(folder.path()) == newest_tensors(whole.path()));
@@ -161,9 +169,16 @@ fn a_damaged_newest_checkpoint_falls_back_to_the_one_before() {
             let checkpoints = Checkpoints::new(folder.path(), 3).unwrap();
             let names = checkpoints.list().unwrap();
             damage(&checkpoints.path(names[0]).join(file), how);
-            assert!(matches!(checkpoints.load(names[0]), Err(Error::Corrupt { .. })), "{file} {how}");
+            assert!(
+                matches!(checkpoints.load(names[0]), Err(Error::Corrupt { .. })),
+                "{file} {how}"
+            );
             let (outcome, resumed) = short(folder.path(), 3).unwrap();
-            assert_eq!((outcome, resumed), (Outcome::Finished, 10), "{file} {how}: ten steps are the first epoch");
+            assert_eq!(
+                (outcome, resumed),
+                (Outcome::Finished, 10),
+                "{file} {how}: ten steps are the first epoch"
+            );
         }
     }
 }
@@ -232,7 +247,9 @@ fn a_failed_write_does_not_end_the_training_and_keeps_what_is_there() {
             let mut epoch = 0;
             while session.next_epoch().unwrap().is_some() {
                 while let Some(batch) = session.next_batch().unwrap() {
-                    session.step(&batch, |b| net(&b.x, true).cross_entropy_for_logits(&b.y)).unwrap();
+                    session
+                        .step(&batch, |b| net(&b.x, true).cross_entropy_for_logits(&b.y))
+                        .unwrap();
                 }
                 if epoch == 1 {
                     // The disk goes away: a file stands where the folder was.

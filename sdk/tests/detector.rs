@@ -5,7 +5,14 @@ use proptest::prelude::*;
 use shockwave_sdk::policy::{CriticalDetector, Measure};
 
 /// Whether the epoch after `e` is critical, from the series of norms and of learning-rate drops up to `e`.
-fn expected(norms: &[Vec<f64>], drops: &[bool], e: usize, w: usize, eta: f64, measure: Measure) -> bool {
+fn expected(
+    norms: &[Vec<f64>],
+    drops: &[bool],
+    e: usize,
+    w: usize,
+    eta: f64,
+    measure: Measure,
+) -> bool {
     let check = e - e % w;
     if drops[check..=e].contains(&true) || check == 0 {
         return true;
@@ -37,10 +44,19 @@ fn norm() -> impl Strategy<Value = f64> {
 
 /// 300 epochs of 3 variables: a slow random walk, so that quiet windows occur, with odd values strewn in.
 fn series() -> impl Strategy<Value = (Vec<Vec<f64>>, Vec<bool>)> {
-    let layer = (prop::collection::vec(0.9f64..1.1, 300), prop::collection::vec((0usize..300, norm()), 0..6));
+    let layer = (
+        prop::collection::vec(0.9f64..1.1, 300),
+        prop::collection::vec((0usize..300, norm()), 0..6),
+    );
     let layer = layer.prop_map(|(factors, odd)| {
         let mut level = 1.0;
-        let mut norms: Vec<f64> = factors.iter().map(|f| { level *= f; level }).collect();
+        let mut norms: Vec<f64> = factors
+            .iter()
+            .map(|f| {
+                level *= f;
+                level
+            })
+            .collect();
         for (at, value) in odd {
             norms[at] = value;
         }
@@ -81,7 +97,10 @@ fn both_regimes_occur_in_the_random_series() {
             }
         }
     }
-    assert!(quiet > 2000 && critical > 2000, "{quiet} quiet, {critical} critical: the test would be empty");
+    assert!(
+        quiet > 2000 && critical > 2000,
+        "{quiet} quiet, {critical} critical: the test would be empty"
+    );
 }
 
 #[test]

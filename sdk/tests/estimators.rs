@@ -92,11 +92,21 @@ fn known(d: i64, ratio: f64, batch: u64) -> (Normal, f64, f64) {
 #[test]
 fn no_bias_over_1e5_samples_with_two_halves() {
     let (data, s, g2) = known(1024, 1.0, 100);
-    let session = run(data, 0.0, 100, |b| b.noise(NoiseSettings { every_steps: 1, beta: 0.99999 }), linear, |_| ());
+    let session = run(
+        data,
+        0.0,
+        100,
+        |b| b.noise(NoiseSettings { every_steps: 1, beta: 0.99999 }),
+        linear,
+        |_| (),
+    );
     let e = session.noise().unwrap();
     assert_eq!(e.samples, 1000);
     eprintln!("S {:+.4} G2 {:+.4}", e.s / s - 1.0, e.g2 / g2 - 1.0);
-    assert!((e.s / s - 1.0).abs() < 0.01 && (e.g2 / g2 - 1.0).abs() < 0.01, "{e:?}, truth {s} {g2}");
+    assert!(
+        (e.s / s - 1.0).abs() < 0.01 && (e.g2 / g2 - 1.0).abs() < 0.01,
+        "{e:?}, truth {s} {g2}"
+    );
 }
 
 #[test]
@@ -107,7 +117,10 @@ fn no_bias_over_1e5_samples_with_micro_batches() {
     let session = run(data, 0.0, 100, |b| b.noise(noise).micro_batch(30), linear, |_| ());
     let e = session.noise().unwrap();
     eprintln!("S {:+.4} G2 {:+.4}", e.s / s - 1.0, e.g2 / g2 - 1.0);
-    assert!((e.s / s - 1.0).abs() < 0.01 && (e.g2 / g2 - 1.0).abs() < 0.01, "{e:?}, truth {s} {g2}");
+    assert!(
+        (e.s / s - 1.0).abs() < 0.01 && (e.g2 / g2 - 1.0).abs() < 0.01,
+        "{e:?}, truth {s} {g2}"
+    );
 }
 
 #[test]
@@ -130,19 +143,33 @@ fn at_most_five_percent_bias_on_the_moving_quadratic() {
     for lr in [0.01, 0.1, 1.0] {
         let ones = Tensor::ones([d], (Kind::Float, Device::Cpu));
         let data = Normal { mean: ones.zeros_like(), sd: ones, len: steps * batch as usize };
-        let loss = |w: &Tensor, b: &Batch| (w - &b.x).square().sum(Kind::Float) * (0.5 / b.x.size()[0] as f64);
+        let loss = |w: &Tensor, b: &Batch| {
+            (w - &b.x).square().sum(Kind::Float) * (0.5 / b.x.size()[0] as f64)
+        };
         let truth = std::cell::Cell::new((0.0, 0u32));
         // Curvature 1, so L = 1. The first steps go from zero to the noise floor; all are compared with the truth.
         let noise = NoiseSettings { every_steps: 1, beta: 1.0 - 1e-9 };
-        let session = run(data, lr, batch, |b| b.noise(noise), loss, |w| {
-            let (sum, n) = truth.get();
-            truth.set((sum + sum_of_squares(w), n + 1));
-        });
+        let session = run(
+            data,
+            lr,
+            batch,
+            |b| b.noise(noise),
+            loss,
+            |w| {
+                let (sum, n) = truth.get();
+                truth.set((sum + sum_of_squares(w), n + 1));
+            },
+        );
         let (sum, n) = truth.get();
         let (s, g2) = (d as f64, sum / f64::from(n));
         let e = session.noise().unwrap();
         let bias = (e.s / s - 1.0, e.g2 / g2 - 1.0);
-        eprintln!("lr {lr}/L: B_noise/B {:.0}, bias S {:+.4} G2 {:+.4}", s / g2 / 2.0, bias.0, bias.1);
+        eprintln!(
+            "lr {lr}/L: B_noise/B {:.0}, bias S {:+.4} G2 {:+.4}",
+            s / g2 / 2.0,
+            bias.0,
+            bias.1
+        );
         assert!(bias.0.abs() <= 0.05 && bias.1.abs() <= 0.05, "lr {lr}: {bias:?}");
     }
 }
@@ -163,7 +190,8 @@ fn the_interval_covers_the_truth_in_90_to_98_percent_of_runs() {
             tch::manual_seed(run as i64 * 7919 + d);
             let normal = || Tensor::randn([steps, d], (Kind::Float, Device::Cpu)) * sd + level;
             let (a, b) = (normal(), normal());
-            let dots = Vec::<f64>::try_from((&a * &b).sum_dim_intlist(1, false, Kind::Double)).unwrap();
+            let dots =
+                Vec::<f64>::try_from((&a * &b).sum_dim_intlist(1, false, Kind::Double)).unwrap();
             let gaps = (&a - &b).square().sum_dim_intlist(1, false, Kind::Double);
             let gaps = Vec::<f64>::try_from(gaps).unwrap();
             let mut average = NoiseAverage::new(0.99);

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Loaded, Name, Snapshot, read, write};
 use crate::Error;
 
@@ -22,7 +24,23 @@ pub struct Saved {
     pub path: PathBuf,
     /// SHA-256 of the model file, in hexadecimal digits.
     pub sha256: String,
+    /// Size of all its files.
+    pub size_bytes: u64,
 }
+
+/// The checkpoint with the best value of a metric; it is never removed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// The checkpoint's folder name.
+    pub checkpoint: String,
+    /// The metric.
+    pub metric: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// File that names the best checkpoint.
+const BEST_FILE: &str = "best.json";
 
 /// The checkpoints of one run.
 #[derive(Debug)]
@@ -64,6 +82,32 @@ impl Checkpoints {
         let mut names: Vec<Name> = self.entries()?.iter().filter_map(|e| Name::parse(e)).collect();
         names.sort_unstable_by(|a, b| b.cmp(a));
         Ok(names)
+    }
+
+    /// The best checkpoint, if one was marked.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the file that names it is damaged.
+    pub fn best(&self) -> Result<Option<Best>, Error> {
+        let path = self.folder.join(BEST_FILE);
+        let text = match fs::read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(Error::io("read", &path))?,
+        };
+        let parsed = serde_json::from_slice(&text);
+        parsed.map(Some).map_err(|e| Error::Corrupt { path, reason: e.to_string() })
+    }
+
+    /// Marks `name` as the best checkpoint, durably.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn mark_best(&self, name: Name, metric: &str, value: f64) -> Result<(), Error> {
+        let best = Best { checkpoint: name.to_string(), metric: metric.to_owned(), value };
+        let path = self.folder.join(BEST_FILE);
+        let text =
+            serde_json::to_vec_pretty(&best).map_err(|e| Error::io("write", &path)(e.into()))?;
+        write::replace_file(&path, &text)
     }
 
     /// Where the checkpoint `name` lies.
@@ -150,17 +194,18 @@ impl Checkpoints {
         let path = self.path(name);
         let temporary = self.folder.join(format!(".tmp-{name}-{}", std::process::id()));
         remove(&temporary)?;
-        let sha256 = write::write(&temporary, &path, snapshot).inspect_err(|_| {
+        let written = write::write(&temporary, &path, snapshot).inspect_err(|_| {
             // What is left is removed at the next start at the latest.
             let _ = remove(&temporary);
         })?;
-        Ok(Saved { name, path, sha256 })
+        Ok(Saved { name, path, sha256: written.model_sha256, size_bytes: written.bytes })
     }
 
     /// Removes all but the newest checkpoints, of generations up to `newest`'s.
     fn prune(&self, newest: Name) -> Result<(), Error> {
         let own = self.list()?.into_iter().filter(|n| *n <= newest);
-        for old in own.skip(self.keep_last) {
+        let best = self.best()?.map(|b| b.checkpoint);
+        for old in own.skip(self.keep_last).filter(|n| best != Some(n.to_string())) {
             // Renamed first, so that a crash in the middle of the removal leaves no half checkpoint.
             let going = self.folder.join(format!(".old-{old}-{}", std::process::id()));
             fs::rename(self.path(old), &going).map_err(Error::io("rename", &self.path(old)))?;

@@ -21,12 +21,14 @@ mod name;
 mod read;
 mod snapshot;
 mod write;
+mod writer;
 
 pub use fingerprint::Fingerprint;
-pub use folder::{Checkpoints, Saved};
+pub use folder::{Best, Checkpoints, Saved};
 pub use name::Name;
 pub use read::Loaded;
 pub use snapshot::{HostTensor, Snapshot};
+pub(crate) use writer::Writer;
 
 /// File with all named variables of the model.
 pub const MODEL_FILE: &str = "model.safetensors";

@@ -48,8 +48,29 @@ fn write_text(path: &Path, text: &[u8]) -> Result<(), Error> {
     write().map_err(Error::io("write", path))
 }
 
-/// Writes `snapshot` into the new folder `temporary` and renames it to `target`. Returns the sum of the model file.
-pub(super) fn write(temporary: &Path, target: &Path, snapshot: &Snapshot) -> Result<String, Error> {
+/// Replaces a small file so that it is either the old or the new one, durably.
+pub(super) fn replace_file(path: &Path, text: &[u8]) -> Result<(), Error> {
+    let temporary = path.with_extension(format!("tmp-{}", std::process::id()));
+    write_text(&temporary, text)?;
+    File::open(&temporary).and_then(|f| f.sync_all()).map_err(Error::io("sync", &temporary))?;
+    fs::rename(&temporary, path).map_err(Error::io("rename", path))?;
+    sync_folder(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// What was written.
+pub(super) struct Written {
+    /// Sum of the model file.
+    pub model_sha256: String,
+    /// Size of all files.
+    pub bytes: u64,
+}
+
+/// Writes `snapshot` into the new folder `temporary` and renames it to `target`.
+pub(super) fn write(
+    temporary: &Path,
+    target: &Path,
+    snapshot: &Snapshot,
+) -> Result<Written, Error> {
     fs::create_dir(temporary).map_err(Error::io("create", temporary))?;
     write_tensors(&temporary.join(MODEL_FILE), &snapshot.model)?;
     write_tensors(&temporary.join(TRAINING_FILE), &snapshot.training)?;
@@ -57,14 +78,16 @@ pub(super) fn write(temporary: &Path, target: &Path, snapshot: &Snapshot) -> Res
         .map_err(|e| Error::io("write", &temporary.join(STATE_FILE))(e.into()))?;
     write_text(&temporary.join(STATE_FILE), &state)?;
     let mut sums = String::new();
-    let mut model_sum = String::new();
+    let mut written = Written { model_sha256: String::new(), bytes: 0 };
     for file in [MODEL_FILE, TRAINING_FILE, STATE_FILE] {
         let path = temporary.join(file);
         File::open(&path).and_then(|f| f.sync_all()).map_err(Error::io("sync", &path))?;
         let sum = sha256_of(&path).map_err(Error::io("read", &path))?;
         sums.push_str(&format!("{sum}  {file}\n"));
+        let length = fs::metadata(&path).map_err(Error::io("read", &path))?.len();
+        written.bytes += length;
         if file == MODEL_FILE {
-            model_sum = sum;
+            written.model_sha256 = sum;
         }
     }
     let path = temporary.join(SUMS_FILE);
@@ -73,5 +96,5 @@ pub(super) fn write(temporary: &Path, target: &Path, snapshot: &Snapshot) -> Res
     sync_folder(temporary)?;
     fs::rename(temporary, target).map_err(Error::io("rename", target))?;
     sync_folder(target.parent().unwrap_or(Path::new(".")))?;
-    Ok(model_sum)
+    Ok(written)
 }

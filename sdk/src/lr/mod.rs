@@ -7,6 +7,7 @@ mod rule;
 mod schedule;
 
 pub use rule::BatchRule;
+pub(crate) use rule::gain;
 pub use schedule::Schedule;
 
 use serde::{Deserialize, Serialize};

@@ -191,6 +191,11 @@ impl Monitor {
         self.noise.estimate()
     }
 
+    /// Forgets what depends on the batch size.
+    pub(crate) fn batch_changed(&mut self) {
+        self.noise.forget_cosine();
+    }
+
     /// Begins a new epoch.
     pub(crate) fn reset_epoch(&mut self) -> Result<(), Error> {
         let _ = self.loss.f_zero_()?;

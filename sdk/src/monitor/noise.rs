@@ -39,6 +39,26 @@ pub struct NoiseEstimate {
     pub samples: u64,
 }
 
+impl NoiseEstimate {
+    /// Pollux's statistical efficiency of a batch of `batch` samples against one of `reference` samples: the progress
+    /// per sample, 1 at the reference (Qiao et al. 2021). Advice only.
+    pub fn efficiency(&self, batch: u64, reference: u64) -> f64 {
+        if self.b_noise.is_infinite() {
+            return 1.0;
+        }
+        (self.b_noise + reference as f64) / (self.b_noise + batch as f64)
+    }
+
+    /// AdaScale's gain of a batch of `batch` samples over one of `reference` samples (Johnson et al. 2020).
+    pub fn gain(&self, batch: u64, reference: u64) -> f64 {
+        let ratio = batch as f64 / reference as f64;
+        if self.b_noise.is_infinite() {
+            return ratio;
+        }
+        crate::lr::gain(self.b_noise, batch as f64, reference as f64)
+    }
+}
+
 /// Bias-corrected exponential moving averages of `S` and `G2`, with their covariance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NoiseAverage {
@@ -70,6 +90,11 @@ impl NoiseAverage {
             self.cosine = self.beta * self.cosine + (1.0 - self.beta) * cosine;
             self.cosine_weight = self.beta * self.cosine_weight + (1.0 - self.beta);
         }
+    }
+
+    /// Forgets the cosine, which depends on the batch size; `S` and `G2` do not.
+    pub(crate) fn forget_cosine(&mut self) {
+        (self.cosine, self.cosine_weight) = (0.0, 0.0);
     }
 
     /// The estimate, or `None` before the first sample.

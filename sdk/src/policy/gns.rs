@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::ladder::Ladder;
 use super::{BatchPolicy, Choice, Needs, Observation, PolicyDeclaration, check_batch, from_state};
 use crate::Error;
 use crate::monitor::NoiseEstimate;
@@ -38,6 +39,7 @@ pub enum GnsRule {
 pub struct Gns {
     initial: u64,
     max: u64,
+    ladder: Ladder,
     rule: GnsRule,
     state: GnsState,
 }
@@ -53,21 +55,14 @@ struct GnsState {
 impl Gns {
     /// Shockwave's doubling rule with a period of 10 epochs.
     pub fn new(initial: u64, max: u64) -> Self {
-        Self { initial, max, rule: GnsRule::Doubling { period: 10 }, state: GnsState::default() }
+        let (ladder, rule) = (Ladder::new(initial, max, 2.0), GnsRule::Doubling { period: 10 });
+        Self { initial, max, ladder, rule, state: GnsState::default() }
     }
 
     /// Sets the rule.
     pub fn rule(mut self, rule: GnsRule) -> Self {
         self.rule = rule;
         self
-    }
-
-    /// The batch sizes that can occur: doublings of the initial one, and the maximum.
-    fn ladder(&self) -> Vec<u64> {
-        let doublings = std::iter::successors(Some(self.initial), |b| b.checked_mul(2));
-        let mut ladder: Vec<u64> = doublings.take_while(|&b| b < self.max).collect();
-        ladder.push(self.max);
-        ladder
     }
 
     fn double(&mut self, now: &Observation<'_>, noise: f64, period: u64) -> (u64, String) {
@@ -79,7 +74,7 @@ impl Gns {
         } else if noise.is_finite() && noise > mean {
             let reason =
                 format!("noise scale {noise:.1} above its mean {mean:.1} of {period} epochs");
-            (now.batch.saturating_mul(2).min(self.max.max(now.batch)), reason)
+            (self.ladder.above(now.batch), reason)
         } else {
             (now.batch, format!("noise scale {noise:.1} not above its mean {mean:.1}"))
         };
@@ -94,12 +89,11 @@ impl Gns {
 
     fn bound(&self, batch: u64, noise: &NoiseEstimate, kappa: f64, h: f64) -> (u64, String) {
         let (low, high) = (kappa * noise.interval.0, kappa * noise.interval.1);
-        let fits = |limit: f64| self.ladder().into_iter().filter(move |&b| b as f64 <= limit).max();
-        if let Some(larger) = fits(low / (1.0 + h)).filter(|&b| b > batch) {
+        if let Some(larger) = self.ladder.fit(low / (1.0 + h)).filter(|&b| b > batch) {
             return (larger, format!("at most {kappa} times the noise scale's lower bound"));
         }
         if batch as f64 > high * (1.0 + h) {
-            let smaller = fits(high).unwrap_or(self.initial).min(batch);
+            let smaller = self.ladder.fit(high).unwrap_or(self.initial).min(batch);
             return (smaller, format!("above {kappa} times the noise scale's upper bound"));
         }
         (batch, "within the noise scale's interval".to_owned())
@@ -119,7 +113,7 @@ impl BatchPolicy for Gns {
         PolicyDeclaration {
             kind: self.kind().to_owned(),
             initial: self.initial,
-            configurations: self.ladder(),
+            configurations: self.ladder.rungs().to_vec(),
             min: self.initial,
             max: self.max,
             can_shrink: matches!(self.rule, GnsRule::Bound { .. }),

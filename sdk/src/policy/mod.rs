@@ -1,14 +1,21 @@
 //! Batch-size policies: when a training run changes its own batch size, and to what.
 
 mod accordion;
+mod compose;
 mod critical;
 mod fixed;
 mod gns;
+mod ladder;
+mod target;
 
 pub use accordion::Accordion;
+pub use compose::{AccuracyGuard, Compose, Mode};
 pub use critical::{CriticalDetector, Measure};
 pub use fixed::{Expert, Static};
 pub use gns::{Gns, GnsRule};
+pub use target::{Target, TargetPolicy};
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -46,6 +53,10 @@ pub struct Observation<'a> {
     pub lr: f64,
     /// The same at the start of the next epoch.
     pub next_lr: f64,
+    /// The learning rate of the last step, with batch rule and warm-up.
+    pub rate: f64,
+    /// The epoch's metrics as given to `end_epoch`; those of the epoch before while an epoch goes on.
+    pub metrics: &'a BTreeMap<String, f64>,
     /// Mean loss per sample over the epoch so far.
     pub loss: f64,
     /// L2 norm of each variable's gradient summed over the epoch's steps, in order of names. The sum is in units of

@@ -3,16 +3,17 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tch::nn::VarStore;
 
-use super::save::{Every, Saving};
+use super::save::{Best, Every, Saving};
 use super::stop::StopSources;
 use super::{Phase, Position, Session};
 use crate::Error;
 use crate::arena::Arena;
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, Writer};
 use crate::data::{Dataset, Sampler};
 use crate::lr::LearningRate;
 use crate::monitor::{Monitor, NoiseSettings};
@@ -20,6 +21,7 @@ use crate::optim::Optimizer;
 use crate::policy::{BatchPolicy, check_batch};
 use crate::progress::{Output, Progress};
 use crate::signals::{self, StopHandle};
+use crate::stopwatch::Stopwatch;
 
 /// The settings of a session. See [`Session::builder`].
 pub struct Builder<'a> {
@@ -36,6 +38,8 @@ pub struct Builder<'a> {
     checkpoints: Option<PathBuf>,
     keep_last: usize,
     every: Every,
+    keep_best: Option<(String, Best)>,
+    background: bool,
     signals: bool,
     output: Output,
 }
@@ -60,6 +64,8 @@ impl<'a> Builder<'a> {
             checkpoints: None,
             keep_last: 3,
             every: Every::Epochs(1),
+            keep_best: None,
+            background: true,
             signals: true,
             output: Output::Auto,
         }
@@ -128,6 +134,20 @@ impl<'a> Builder<'a> {
         self
     }
 
+    /// Also keeps the checkpoint of the epoch with the best value of `metric`, one of those given to
+    /// [`end_epoch`](Session::end_epoch); the file `best.json` names it.
+    pub fn keep_best(mut self, metric: impl Into<String>, best: Best) -> Self {
+        self.keep_best = Some((metric.into(), best));
+        self
+    }
+
+    /// Whether periodic checkpoints are written on a thread of their own, so that training stands still only while the
+    /// state is copied (default true). The copy takes as much memory as the checkpoint.
+    pub fn background_checkpoints(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
     /// Whether SIGTERM and SIGINT stop the session after a checkpoint (default true; a second SIGINT ends the program
     /// at once). The handlers stay installed for the process.
     pub fn handle_signals(mut self, handle: bool) -> Self {
@@ -176,11 +196,22 @@ impl<'a> Builder<'a> {
             decisions: Vec::new(),
             metrics: BTreeMap::new(),
             saving: None,
+            best: None,
+            stopwatch: Stopwatch::default(),
             stop: StopSources { signal, handle: StopHandle::default() },
             exact: true,
+            resumed: None,
         };
         if let Some(folder) = self.checkpoints {
-            session.open_checkpoints(Checkpoints::new(folder, self.keep_last)?, self.every)?;
+            let checkpoints = Checkpoints::new(folder, self.keep_last)?;
+            session.open_checkpoints(&checkpoints)?;
+            let writer = Writer::start(Arc::new(checkpoints))?;
+            session.saving = Some(Saving {
+                every: self.every,
+                keep_best: self.keep_best,
+                background: self.background,
+                ..session.saving_at(writer)
+            });
         }
         Ok(session)
     }
@@ -207,22 +238,32 @@ impl<'a> Builder<'a> {
 }
 
 impl Session {
-    /// Resumes from the newest checkpoint, if there is one, and saves there from now on.
-    fn open_checkpoints(&mut self, checkpoints: Checkpoints, every: Every) -> Result<(), Error> {
+    /// Resumes from the newest checkpoint, if there is one.
+    fn open_checkpoints(&mut self, checkpoints: &Checkpoints) -> Result<(), Error> {
         checkpoints.clean()?;
-        let (mut number, mut generation, mut saved_at) = (0, 0, None);
-        if let Some(loaded) = checkpoints.load_newest()? {
-            (number, generation) = (loaded.name.number, loaded.name.generation);
-            let from = loaded.path.display().to_string();
-            self.restore(loaded)?;
-            saved_at = Some(self.save_position());
-            let (epoch, step) = (self.position.epoch, self.position.step);
-            self.progress.say(&format!("resumed at epoch {epoch}, step {step} from {from}"));
-        }
-        let saved_time = Instant::now();
-        let last = None;
-        self.saving =
-            Some(Saving { checkpoints, every, generation, number, last, saved_at, saved_time });
+        let Some(loaded) = checkpoints.load_newest()? else { return Ok(()) };
+        let (path, name) = (loaded.path.display().to_string(), loaded.name);
+        self.resumed = Some((name, loaded.sha256.clone()));
+        self.restore(loaded)?;
+        let (epoch, step) = (self.position.epoch, self.position.step);
+        self.progress.say(&format!("resumed at epoch {epoch}, step {step} from {path}"));
         Ok(())
+    }
+
+    /// What is saved so far: the checkpoint that the session resumed from.
+    fn saving_at(&self, writer: Writer) -> Saving {
+        let name = self.resumed.as_ref().map(|(name, _)| *name);
+        Saving {
+            writer,
+            every: Every::Epochs(1),
+            keep_best: None,
+            background: true,
+            generation: name.map_or(0, |n| n.generation),
+            number: name.map_or(0, |n| n.number),
+            last: None,
+            saved_at: name.map(|_| self.save_position()),
+            in_flight: None,
+            saved_time: Instant::now(),
+        }
     }
 }

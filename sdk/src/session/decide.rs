@@ -20,6 +20,8 @@ impl Session {
             batch: self.position.batch,
             lr: self.rate.schedule_at(epoch * samples),
             next_lr: self.rate.schedule_at((epoch + 1) * samples),
+            rate: self.learning_rate(),
+            metrics: &self.metrics,
             loss: reading.loss,
             layer_norms: (!reading.layer_norms.is_empty()).then_some(&reading.layer_norms[..]),
             noise: noise.as_ref(),
@@ -47,6 +49,7 @@ impl Session {
         self.progress.say(&format!("batch {old_batch} -> {new_batch}: {reason}"));
         self.position.batch = new_batch;
         self.rate.change(new_batch, self.position.sample, noise.map(|n| n.b_noise));
+        self.monitor.batch_changed();
         self.decisions.push(Decision {
             epoch: epoch + u64::from(epoch_ended),
             sample: self.position.sample,

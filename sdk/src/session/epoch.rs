@@ -46,6 +46,7 @@ impl Session {
         self.progress.begin(self.sampler.cursor() as u64);
         self.phase = Phase::Inside;
         self.evaluation_cut.set(false);
+        self.stopwatch.start();
         let (index, batch) = (self.position.epoch, self.position.batch);
         Ok(Some(Epoch { index, batch, done: self.sampler.cursor() }))
     }
@@ -73,6 +74,7 @@ impl Session {
         }
         let indices = self.sampler.peek(self.position.batch as usize);
         if indices.is_empty() {
+            self.stopwatch.stop();
             return Ok(None);
         }
         let draw = Draw { seed: self.seed, epoch: self.position.epoch };
@@ -124,6 +126,7 @@ impl Session {
         self.position.epoch += 1;
         self.sampler.seek(self.position.epoch, 0);
         self.phase = Phase::Between;
+        self.stopwatch.set(0.0);
         self.save_if_due(true)
     }
 }

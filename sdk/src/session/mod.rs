@@ -41,7 +41,7 @@ pub use builder::Builder;
 pub use epoch::Epoch;
 pub use evaluation::Evaluation;
 pub use outcome::Outcome;
-pub use save::Every;
+pub use save::{Best, Every};
 pub use step::{IntoLoss, Step};
 
 use std::cell::Cell;
@@ -52,13 +52,14 @@ use tch::nn::VarStore;
 use tch::{Device, Tensor};
 
 use crate::arena::Arena;
-use crate::checkpoint::Saved;
+use crate::checkpoint::{Name, Saved};
 use crate::data::{Dataset, Sampler};
 use crate::lr::Rate;
 use crate::monitor::{Monitor, NoiseEstimate};
 use crate::optim::Optimizer;
 use crate::policy::{BatchPolicy, Decision};
 use crate::progress::Progress;
+use crate::stopwatch::Stopwatch;
 
 /// Where the training stands; all of it is in every checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -110,8 +111,14 @@ pub struct Session {
     metrics: BTreeMap<String, f64>,
     saving: Option<save::Saving>,
     stop: stop::StopSources,
+    /// The best value of the metric whose best checkpoint is kept.
+    best: Option<f64>,
+    /// Time of training in the current epoch.
+    stopwatch: Stopwatch,
     /// Whether this run will end with the same bytes as an uninterrupted one.
     exact: bool,
+    /// The checkpoint that this process resumed from, and its model file's sum.
+    resumed: Option<(Name, String)>,
     progress: Progress,
 }
 

@@ -1,5 +1,7 @@
 //! How a session ended.
 
+use shockwave_proto::exit;
+
 /// How a session ended, and the exit code that says so to whoever started the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -11,7 +13,7 @@ pub enum Outcome {
         /// Who asked, and why.
         reason: String,
     },
-    /// The lease belongs to somebody else now; nothing was written after that: exit code 76.
+    /// The lease belongs to somebody else now; nothing was written after that: exit code 75.
     Revoked {
         /// What the coordinator said.
         reason: String,
@@ -19,12 +21,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// 0 finished, 75 yielded (`EX_TEMPFAIL`: run again to go on), 76 revoked.
+    /// 0 when finished, 75 (`EX_TEMPFAIL`) when the run goes on in another process: see [`shockwave_proto::exit`].
     pub fn exit_code(&self) -> i32 {
         match self {
-            Self::Finished => 0,
-            Self::Yielded { .. } => 75,
-            Self::Revoked { .. } => 76,
+            Self::Finished => exit::FINISHED,
+            Self::Yielded { .. } | Self::Revoked { .. } => exit::YIELDED,
         }
     }
 }

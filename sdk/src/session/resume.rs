@@ -60,6 +60,8 @@ impl Session {
         self.sampler.seek(self.position.epoch, state.cursor);
         self.decisions = state.decisions;
         self.metrics = state.metrics;
+        self.best = state.best;
+        self.stopwatch.set(state.epoch_train_s);
         self.warn_if_approximate(&state.fingerprint);
         self.apply_bounds();
         Ok(())

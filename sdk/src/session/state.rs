@@ -29,6 +29,11 @@ pub(super) struct SessionState {
     pub decisions: Vec<Decision>,
     #[serde(with = "crate::json")]
     pub metrics: BTreeMap<String, f64>,
+    /// The best value of the metric whose best checkpoint is kept.
+    #[serde(with = "crate::json")]
+    pub best: Option<f64>,
+    /// Seconds of training in the current epoch.
+    pub epoch_train_s: f64,
 }
 
 /// What must not change between the run that wrote a checkpoint and the one that reads it.
