@@ -7,6 +7,7 @@
 //! none can see a trace.
 
 mod baseline;
+mod hierarchical;
 pub mod posterior;
 pub mod regime;
 mod registry;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::{JobProgress, JobSpec, MemoryError};
 
 pub use baseline::{Agnostic, Greedy};
+pub use hierarchical::Hierarchical;
 pub use registry::{NAMES, UnknownPredictor, by_name};
 pub use rules::{Bayes, Restatement};
 pub use runtime::RunTime;

@@ -1,9 +1,9 @@
 //! Predictors by name.
 
-use super::{Agnostic, Bayes, Greedy, Predictor, Profile, Restatement};
+use super::{Agnostic, Bayes, Greedy, Hierarchical, Predictor, Profile, Restatement};
 
 /// Names of all predictors, as on the command line.
-pub const NAMES: [&str; 4] = ["restatement", "bayes", "greedy", "agnostic"];
+pub const NAMES: [&str; 5] = ["hierarchical", "restatement", "bayes", "greedy", "agnostic"];
 
 /// A predictor that does not exist.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -20,6 +20,7 @@ pub struct UnknownPredictor {
 /// [`UnknownPredictor`] when there is none of that name.
 pub fn by_name(name: &str, profile: Profile) -> Result<Box<dyn Predictor>, UnknownPredictor> {
     match name {
+        "hierarchical" => Ok(Box::new(Hierarchical::new(profile))),
         "restatement" => Ok(Box::new(Restatement::new(profile))),
         "bayes" => Ok(Box::new(Bayes::new(profile))),
         "greedy" => Ok(Box::new(Greedy::new(profile))),

@@ -118,7 +118,7 @@ pub(super) fn forecast(
 }
 
 /// Trajectories around mean epochs.
-fn sample(
+pub(super) fn sample(
     spec: &JobSpec,
     ahead: &Ahead,
     model: &EpochModel,
