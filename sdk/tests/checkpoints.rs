@@ -70,6 +70,14 @@ fn spawn(folder: &Path) -> Child {
         .unwrap()
 }
 
+/// The newest checkpoint in the folder.
+fn newest(folder: &Path) -> Option<Name> {
+    Checkpoints::new(folder, 3).unwrap().list().unwrap().first().copied()
+}
+
+/// Kills in one run, if it does not end before.
+const KILLS: usize = 20;
+
 #[test]
 fn kill_9_at_random_moments_loses_nothing() {
     let whole = tempfile::tempdir().unwrap();
@@ -77,32 +85,32 @@ fn kill_9_at_random_moments_loses_nothing() {
     assert_eq!(spawn(whole.path()).wait().unwrap().code(), Some(0));
     let length = started.elapsed();
     let folder = tempfile::tempdir().unwrap();
-    let mut kills = 0;
-    let mut inside_a_write = 0;
-    let mut random = 42u64;
+    let (mut kills, mut inside_a_write, mut random) = (0, 0, 42u64);
     let outcome = loop {
+        let before = newest(folder.path());
         let mut child = spawn(folder.path());
-        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        // The kill comes within the first part of the run, after its start-up; after 20 kills the run may finish.
-        let wait = length.mul_f64(0.1 + 0.5 * (random >> 33) as f64 / (1u64 << 31) as f64);
-        let deadline = Instant::now() + wait;
-        while kills < 20 && Instant::now() < deadline && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(2));
+        // Wait until the child has saved something, then up to about three steps more, and kill it.
+        while kills < KILLS
+            && newest(folder.path()) == before
+            && child.try_wait().unwrap().is_none()
+        {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        if kills == 20 || child.try_wait().unwrap().is_some() {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        std::thread::sleep(length.mul_f64((random >> 33) as f64 / (1u64 << 31) as f64 / 20.0));
+        if kills == KILLS || child.try_wait().unwrap().is_some() {
             break child.wait().unwrap();
         }
         child.kill().unwrap();
         child.wait().unwrap();
         kills += 1;
         let names = fs::read_dir(folder.path()).unwrap();
-        let partial =
-            names.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
-        inside_a_write += usize::from(partial.count() > 0);
+        let partial = |n: &std::ffi::OsString| n.to_string_lossy().starts_with('.');
+        inside_a_write += usize::from(names.map(|e| e.unwrap().file_name()).any(|n| partial(&n)));
     };
     eprintln!("{kills} kills, {inside_a_write} of them inside a write or removal of a checkpoint");
     assert_eq!(outcome.code(), Some(0));
-    assert!(kills >= 3 && inside_a_write >= 1, "{kills} kills, {inside_a_write} inside a write");
+    assert!(kills >= 10 && inside_a_write >= 1, "{kills} kills, {inside_a_write} inside a write");
     assert!(
         newest_tensors(folder.path()) == newest_tensors(whole.path()),
         "the final bytes differ"
@@ -242,7 +250,7 @@ fn a_failed_write_does_not_end_the_training_and_keeps_what_is_there() {
         optimizer(false),
         policy(),
         Images::new(SAMPLES),
-        |b| b.epochs(4).checkpoints(&inside),
+        |b| b.epochs(4).checkpoints(&inside).background_checkpoints(false),
         |mut session, _, net| {
             let mut epoch = 0;
             while session.next_epoch().unwrap().is_some() {

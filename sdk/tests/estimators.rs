@@ -54,6 +54,7 @@ fn run(
     loss: impl Fn(&Tensor, &Batch) -> Tensor,
     mut before: impl FnMut(&Tensor),
 ) -> Session {
+    let _guard = common::alone();
     let vs = nn::VarStore::new(Device::Cpu);
     let w = vs.root().zeros("w", &[data.mean.numel() as i64]);
     let builder = Session::builder(&vs, Sgd::new(lr), policy(batch)).shuffle(false);
@@ -176,6 +177,7 @@ fn at_most_five_percent_bias_on_the_moving_quadratic() {
 
 #[test]
 fn the_interval_covers_the_truth_in_90_to_98_percent_of_runs() {
+    let _guard = common::alone();
     let (runs, steps) = (1000usize, 200i64);
     // (effective dimension, noise scale over half batch): from few dimensions and much noise to many and little.
     for (d, ratio) in [(30i64, 1.0), (30, 4.0), (300, 1.0), (300, 10.0), (3000, 10.0)] {

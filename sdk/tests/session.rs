@@ -342,13 +342,17 @@ fn resuming_with_narrower_bounds_moves_the_batch_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let run = |max, epochs| {
         let policy = Expert::new([(0, 10), (1, 40)]);
-        let settings =
-            |b: Builder<'_>| b.epochs(epochs).batch_bounds(10, max).checkpoints(folder.path());
-        with_session(plain(), policy, Images::new(60), settings, |mut s, _, net| {
-            let batch = s.batch_size();
-            train(&mut s, net, None).unwrap();
-            (batch, s.decisions().last().unwrap().reason.clone())
-        })
+        with_session(
+            plain(),
+            policy,
+            Images::new(60),
+            |b| b.epochs(epochs).batch_bounds(10, max).checkpoints(folder.path()),
+            |mut s, _, net| {
+                let batch = s.batch_size();
+                train(&mut s, net, None).unwrap();
+                (batch, s.decisions().last().unwrap().reason.clone())
+            },
+        )
         .unwrap()
     };
     assert_eq!(run(40, 1).0, 10);

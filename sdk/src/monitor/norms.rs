@@ -143,7 +143,7 @@ mod tests {
         let got: Vec<f64> = Vec::try_from(squared_norm_by_slot(&flat, &slots).unwrap()).unwrap();
         for (slot, got) in slots.iter().zip(got) {
             let part = flat.narrow(0, slot.offset, slot.len);
-            assert!((got / exact_dot(&part, &part) - 1.0).abs() < 1e-7);
+            assert!((got / exact_dot(&part, &part) - 1.0).abs() < 1e-6);
         }
     }
 
@@ -151,6 +151,6 @@ mod tests {
     fn half_precision_is_added_up_in_single() {
         let a = random(64 * CHUNK, 6, Kind::BFloat16);
         assert!((value(&squared_norm(&a).unwrap()) / exact_dot(&a, &a) - 1.0).abs() < 1e-6);
-        assert!((value(&dot(&a, &a).unwrap()) / exact_dot(&a, &a) - 1.0).abs() < 1e-6);
+        assert!((value(&dot(&a, &a).unwrap()) / exact_dot(&a, &a) - 1.0).abs() < 1e-5);
     }
 }

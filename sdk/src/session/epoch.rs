@@ -107,14 +107,15 @@ impl Session {
         if matches!(self.phase, Phase::Ended(_)) {
             return Ok(());
         }
-        self.take_pending();
-        if self.phase != Phase::Inside || self.sampler.cursor() < self.sampler.len() {
+        let done = self.sampler.cursor() + self.pending;
+        if self.phase != Phase::Inside || done < self.sampler.len() {
             return Err(Error::OutOfOrder {
                 call: "end_epoch",
-                when: format!("after {} of {} samples", self.sampler.cursor(), self.sampler.len()),
+                when: format!("after {done} of {} samples", self.sampler.len()),
                 instead: "call it once, when next_batch has returned None",
             });
         }
+        self.take_pending();
         if self.evaluation_cut.get() {
             // The evaluation is not whole: it is repeated when the run resumes at this point.
             self.stop_if_asked()?;

@@ -154,7 +154,6 @@ impl Session {
     /// # Errors
     /// [`Error::Io`] when it could not be written in three attempts; older checkpoints are untouched.
     pub fn save(&mut self) -> Result<(), Error> {
-        self.take_pending();
         self.await_writer();
         self.save_as(false, None)
     }

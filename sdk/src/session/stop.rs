@@ -46,7 +46,6 @@ impl Session {
     /// whether they end.
     pub(super) fn stop_if_asked(&mut self) -> Result<bool, Error> {
         let Some(outcome) = self.stop.asked() else { return Ok(false) };
-        self.take_pending();
         self.stopwatch.stop();
         if let Outcome::Yielded { reason } = &outcome {
             self.progress.say(&format!("stopping: {reason}"));

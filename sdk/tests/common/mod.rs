@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use rand::Rng;
 use shockwave_sdk::data::Draw;
 use shockwave_sdk::optim::{AdamW, Optimizer, Sgd};
 use shockwave_sdk::policy::{BatchPolicy, Choice, Needs, Observation, PolicyDeclaration};
@@ -58,7 +59,7 @@ impl Dataset for Images {
         let mut batch = self.batch(indices)?;
         // Augmentation: one random offset per sample.
         let shifts: Vec<f32> =
-            indices.iter().map(|&i| rand::Rng::random_range(&mut draw.rng(i), -0.1..0.1)).collect();
+            indices.iter().map(|&i| draw.rng(i).random_range(-0.1..0.1)).collect();
         batch.x += Tensor::from_slice(&shifts).view([-1, 1, 1, 1]);
         Ok(batch)
     }
@@ -135,6 +136,13 @@ pub fn optimizer(adam: bool) -> Box<dyn Optimizer> {
     }
 }
 
+/// libtorch's generators belong to the process: tests that run side by side would disturb each other.
+pub fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    tch::set_num_threads(1);
+    ONE_AT_A_TIME.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
 /// Builds the model from a fixed seed, lets `settings` finish the session, and hands both to `body`.
 pub fn with_session<P: BatchPolicy + 'static, R>(
     optimizer: Box<dyn Optimizer>,
@@ -143,6 +151,7 @@ pub fn with_session<P: BatchPolicy + 'static, R>(
     settings: impl FnOnce(Builder<'_>) -> Builder<'_>,
     body: impl FnOnce(Session, &nn::VarStore, &dyn Fn(&Tensor, bool) -> Tensor) -> R,
 ) -> Result<R, Error> {
+    let _guard = alone();
     tch::manual_seed(1);
     let vs = nn::VarStore::new(Device::Cpu);
     let net = network(&vs.root());
