@@ -6,6 +6,7 @@
 
 pub mod arena;
 pub mod checkpoint;
+pub mod client;
 pub mod data;
 mod error;
 mod json;

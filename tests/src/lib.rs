@@ -1,1 +1,9 @@
-//! placeholder
+//! What the whole-system tests share: the built programs, and how to run and to kill them.
+//!
+//! The tests run the programs that lie beside them in the target folder; cargo builds those with
+//! the workspace, not with this package alone.
+
+pub mod coordinator;
+pub mod programs;
+pub mod samples;
+pub mod training;

@@ -1,7 +1,11 @@
 //! Data sets, and the order in which their samples are visited.
 
+pub mod cifar;
+mod images;
 mod sampler;
+pub mod synthetic;
 
+pub use images::{Images, Normalisation};
 pub(crate) use sampler::step_seed;
 pub use sampler::{Draw, Sampler};
 

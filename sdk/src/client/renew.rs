@@ -1,0 +1,39 @@
+//! Renews the lease every third of its duration.
+
+use std::time::Instant;
+
+use shockwave_proto::v1;
+
+use super::lease::Directive;
+use super::link::{Backoff, Link, lock};
+
+/// Runs until the lease is revoked; a job without a lease has nothing to renew and then waits for
+/// its end.
+pub(super) async fn run(link: &Link) {
+    let mut backoff = Backoff::new();
+    loop {
+        if let Directive::Revoked { .. } = lock(&link.shared.lease).directive(Instant::now()) {
+            return std::future::pending().await;
+        }
+        let sent_at = Instant::now();
+        match renew(link).await {
+            Ok(directive) => {
+                link.hear(directive, sent_at);
+                backoff.reset();
+                let interval = lock(&link.shared.lease).renewal_interval();
+                tokio::time::sleep(interval).await;
+            }
+            Err(status) => {
+                link.hear_failure("Renew", &status);
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+async fn renew(link: &Link) -> Result<v1::Directive, tonic::Status> {
+    let position = (*lock(&link.shared.position)).into();
+    let message = v1::RenewRequest { lease: Some(link.lease_ref), position: Some(position) };
+    let request = link.request(message, Some(link.call_timeout()));
+    Ok(link.client().renew(request).await?.into_inner())
+}

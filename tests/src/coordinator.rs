@@ -1,0 +1,177 @@
+//! Runs `shockwave serve`, speaks to it through the command line, and kills it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::programs::program;
+
+/// A running coordinator with its state in a folder; it is killed with this value, and what it has
+/// started with it.
+#[derive(Debug)]
+pub struct Coordinator {
+    child: Child,
+    url: String,
+    folder: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Coordinator {
+    /// Starts one on a free port. `arguments` are separated by spaces.
+    ///
+    /// # Errors
+    /// It does not come up; the message holds what it said.
+    pub fn start(folder: &Path, arguments: &str) -> Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        let (child, url) = serve(folder, &arguments, "127.0.0.1:0")?;
+        Ok(Self { child, url, folder: folder.to_owned(), arguments })
+    }
+
+    /// Its address, as a URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// kill -9 of the coordinator alone.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again on the same state and at the same address.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_again(&mut self) -> Result<()> {
+        let address = self.url.rsplit('/').next().unwrap_or_default().to_owned();
+        (self.child, self.url) = serve(&self.folder, &self.arguments, &address)?;
+        Ok(())
+    }
+
+    /// Runs a command of the command line.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn command(&self, arguments: &[&str]) -> Result<Output> {
+        let mut command = Command::new(program("shockwave"));
+        command.arg(arguments[0]).args(["--coordinator", &self.url]).args(&arguments[1..]);
+        Ok(command.stdin(Stdio::null()).output()?)
+    }
+
+    /// Runs a command with `--json` and gives what it printed.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let mut with_json = vec![arguments[0], "--json"];
+        with_json.extend(&arguments[1..]);
+        let output = self.command(&with_json)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?}: {}: {said}", output.status);
+        serde_json::from_slice(&output.stdout).with_context(|| format!("{arguments:?}"))
+    }
+
+    /// Hands a job in, and gives its number.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn submit(&self, name: &str, command: &[String]) -> Result<u64> {
+        let mut arguments = vec!["submit", "--name", name, "--"];
+        arguments.extend(command.iter().map(String::as_str));
+        let reply = self.json(&arguments)?;
+        reply["job"]["id"].as_u64().with_context(|| format!("no job in {reply}"))
+    }
+
+    /// A job as it is now.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn job(&self, id: u64) -> Result<Value> {
+        Ok(self.json(&["show", &id.to_string()])?["job"].clone())
+    }
+
+    /// Waits until a job has ended, and gives it.
+    ///
+    /// # Errors
+    /// It does not end within `patience`; the message holds what it printed.
+    pub fn ended(&self, id: u64, patience: Duration) -> Result<Value> {
+        let give_up_at = Instant::now() + patience;
+        loop {
+            let job = self.job(id)?;
+            let state = job["state"].as_str().unwrap_or_default();
+            if matches!(state, "finished" | "failed" | "cancelled") {
+                return Ok(job);
+            }
+            if Instant::now() > give_up_at {
+                bail!("job {id} has not ended: {job}\n{}\n{}", self.logs(id), self.output());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// What a job printed.
+    #[must_use]
+    pub fn logs(&self, id: u64) -> String {
+        let output = self.command(&["logs", &id.to_string()]);
+        output
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// What the coordinator's processes printed.
+    #[must_use]
+    pub fn output(&self) -> String {
+        std::fs::read_to_string(self.folder.join("coordinator.log")).unwrap_or_default()
+    }
+}
+
+/// Starts the program; its address is the first line that it prints.
+fn serve(folder: &Path, arguments: &[String], listen: &str) -> Result<(Child, String)> {
+    let path = folder.join("coordinator.log");
+    let log = std::fs::File::options().create(true).append(true).open(&path)?;
+    let mut child = Command::new(program("shockwave"))
+        .args(["serve", "--json", "--listen", listen, "--state"])
+        .arg(folder.join("state"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()?;
+    let mut line = String::new();
+    let stdout = child.stdout.take().context("standard output")?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    let ready: Value = serde_json::from_str(&line).unwrap_or_default();
+    match ready["coordinator"].as_str() {
+        Some(url) => Ok((child, url.to_owned())),
+        None => {
+            child.wait()?;
+            bail!("the coordinator did not start: {}", std::fs::read_to_string(&path)?)
+        }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        // Asked to end, it takes what it has started along; killed, it would leave that behind.
+        // SAFETY: kill(2) takes plain numbers; the child is not waited for, so its id is its own.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        for _ in 0..200 {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,33 @@
+//! Finds the built programs.
+
+use std::path::PathBuf;
+
+/// The built program `name`, from the folder that holds the running test.
+///
+/// # Panics
+/// When it is not built: the message says how to build it.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    // target/debug/deps/test-0123 -> target/debug
+    let folder = test.ancestors().nth(2).map(PathBuf::from).unwrap_or_default();
+    let path = folder.join(name);
+    assert!(
+        path.is_file(),
+        "{} is not built; build the whole workspace first: cargo build --workspace{}",
+        path.display(),
+        if folder.ends_with("release") { " --release" } else { "" }
+    );
+    path
+}
+
+/// The CIFAR-10 subset beside the checkout (`../shared`), if it is there.
+#[must_use]
+pub fn cifar_subset() -> Option<PathBuf> {
+    let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let path = workspace.join("../shared/data/cifar-10-subset").canonicalize().ok();
+    if path.is_none() {
+        eprintln!("skipped: ../shared/data/cifar-10-subset is not there");
+    }
+    path
+}
