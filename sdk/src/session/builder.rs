@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tch::nn::VarStore;
 
+use super::coordinator::Coordinator;
 use super::save::{Best, Every, Saving};
 use super::stop::StopSources;
 use super::{Phase, Position, Session};
@@ -42,6 +43,8 @@ pub struct Builder<'a> {
     background: bool,
     signals: bool,
     output: Output,
+    family: Option<String>,
+    offline: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -68,6 +71,8 @@ impl<'a> Builder<'a> {
             background: true,
             signals: true,
             output: Output::Auto,
+            family: None,
+            offline: false,
         }
     }
 
@@ -161,6 +166,19 @@ impl<'a> Builder<'a> {
         self
     }
 
+    /// Names the kind of job (model and data set, say): the coordinator's forecasts learn across jobs of one family.
+    /// Default: the program's name.
+    pub fn family(mut self, family: impl Into<String>) -> Self {
+        self.family = Some(family.into());
+        self
+    }
+
+    /// Does not speak with a coordinator even if the environment names one.
+    pub fn offline(mut self) -> Self {
+        self.offline = true;
+        self
+    }
+
     /// Checks all settings, moves the model's variables into the flat buffers and, when there are checkpoints, resumes
     /// from the newest one.
     ///
@@ -174,6 +192,10 @@ impl<'a> Builder<'a> {
         let sampler = Sampler::new(data.len(), self.seed, self.shuffle)?;
         let batch = self.policy.initial().clamp(min, max);
         let signal = self.signals.then(signals::flag).transpose()?;
+        let coordinator =
+            if self.offline { Coordinator::default() } else { Coordinator::from_env()? };
+        // Under a coordinator all processes of a job share the folder that it gives.
+        let folder = coordinator.checkpoint_folder().or(self.checkpoints);
         let mut session = Session {
             monitor: Monitor::new(self.policy.needs(), self.noise, &arena)?,
             rate: self.lr.resolve(data.len() as u64, batch)?,
@@ -199,10 +221,11 @@ impl<'a> Builder<'a> {
             best: None,
             stopwatch: Stopwatch::default(),
             stop: StopSources { signal, handle: StopHandle::default() },
+            coordinator,
             exact: true,
             resumed: None,
         };
-        if let Some(folder) = self.checkpoints {
+        if let Some(folder) = folder {
             let checkpoints = Checkpoints::new(folder, self.keep_last)?;
             session.open_checkpoints(&checkpoints)?;
             let writer = Writer::start(Arc::new(checkpoints))?;
@@ -213,6 +236,7 @@ impl<'a> Builder<'a> {
                 ..session.saving_at(writer)
             });
         }
+        session.report_start(self.family.unwrap_or_else(program_name));
         Ok(session)
     }
 
@@ -237,6 +261,12 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// The file name of the running program.
+fn program_name() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_stem().map_or_else(|| "training".to_owned(), |n| n.to_string_lossy().into_owned())
+}
+
 impl Session {
     /// Resumes from the newest checkpoint, if there is one.
     fn open_checkpoints(&mut self, checkpoints: &Checkpoints) -> Result<(), Error> {
@@ -258,7 +288,7 @@ impl Session {
             every: Every::Epochs(1),
             keep_best: None,
             background: true,
-            generation: name.map_or(0, |n| n.generation),
+            generation: name.map_or(0, |n| n.generation).max(self.coordinator.generation()),
             number: name.map_or(0, |n| n.number),
             last: None,
             saved_at: name.map(|_| self.save_position()),

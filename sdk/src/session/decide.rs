@@ -34,6 +34,7 @@ impl Session {
                 ..self.line()
             };
             self.progress.epoch(&line, &self.metrics);
+            self.report_epoch(reading.loss, reading.grad_norm, noise.map(|n| n.b_noise));
         }
         let choice = self.policy.decide(&observation)?;
         let (min, max) = self.bounds;
@@ -50,7 +51,7 @@ impl Session {
         self.position.batch = new_batch;
         self.rate.change(new_batch, self.position.sample, noise.map(|n| n.b_noise));
         self.monitor.batch_changed();
-        self.decisions.push(Decision {
+        let decision = Decision {
             epoch: epoch + u64::from(epoch_ended),
             sample: self.position.sample,
             old_batch,
@@ -58,21 +59,32 @@ impl Session {
             estimate: choice.estimate,
             interval: choice.interval,
             reason,
-        });
+        };
+        let cursor = if epoch_ended { 0 } else { self.sampler.cursor() };
+        self.report_decision(&decision, cursor as u64);
+        self.decisions.push(decision);
         Ok(())
     }
 
     /// Where training stands, for people.
     fn line(&self) -> Line<'static> {
         let Position { epoch, step, batch, .. } = self.position;
-        Line { epoch, epochs: self.epochs, step, batch, ..Line::default() }
+        Line {
+            epoch,
+            epochs: self.epochs,
+            step,
+            batch,
+            lease: self.coordinator.lease_left(),
+            ..Line::default()
+        }
     }
 
-    /// Moves the progress bar.
+    /// Moves the progress bar, and tells the coordinator where training is.
     pub(super) fn show_step(&mut self) {
         let Position { epoch, step, batch, .. } = self.position;
-        let epochs = self.epochs;
-        let line = || Line { epoch, epochs, step, batch, ..Line::default() };
+        self.report_position();
+        let (epochs, lease) = (self.epochs, self.coordinator.lease_left());
+        let line = || Line { epoch, epochs, step, batch, lease, ..Line::default() };
         self.progress.step(self.sampler.cursor() as u64, line);
     }
 }

@@ -1,5 +1,6 @@
 //! The loops: epochs, and the batches of an epoch.
 
+use super::stop::Stop;
 use super::{Outcome, Phase, Session};
 use crate::Error;
 use crate::data::step_seed;
@@ -37,6 +38,7 @@ impl Session {
         if self.position.epoch >= self.epochs {
             self.save()?;
             self.phase = Phase::Ended(Outcome::Finished);
+            self.report_finished();
             return Ok(None);
         }
         if self.stop_if_asked()? {
@@ -117,9 +119,10 @@ impl Session {
         }
         self.take_pending();
         if self.evaluation_cut.get() {
-            // The evaluation is not whole: it is repeated when the run resumes at this point.
-            self.stop_if_asked()?;
-            return Ok(());
+            // The evaluation is not whole: it is repeated when the run resumes at this point, even if the coordinator
+            // has taken its word back since.
+            let stop = self.stop_asked().unwrap_or_else(Stop::taken_back);
+            return self.end(stop);
         }
         self.metrics = metrics.into_iter().map(|(n, v)| (n.into(), v)).collect();
         tch::no_grad(|| self.decide(true))?;

@@ -27,6 +27,7 @@
 //! ```
 
 mod builder;
+mod coordinator;
 mod decide;
 mod epoch;
 mod evaluation;
@@ -111,6 +112,7 @@ pub struct Session {
     metrics: BTreeMap<String, f64>,
     saving: Option<save::Saving>,
     stop: stop::StopSources,
+    coordinator: coordinator::Coordinator,
     /// The best value of the metric whose best checkpoint is kept.
     best: Option<f64>,
     /// Time of training in the current epoch.
@@ -192,14 +194,18 @@ impl Session {
         self.exact
     }
 
-    /// Ends the session and says how it ended; exit with [`Outcome::exit_code`].
+    /// Ends the session and says how it ended; exit with [`Outcome::exit_code`]. Under a coordinator, waits for a
+    /// limited time until it has acknowledged everything.
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] when epochs are left and nobody asked to stop.
-    pub fn finish(self) -> Result<Outcome, crate::Error> {
+    pub fn finish(mut self) -> Result<Outcome, crate::Error> {
         self.progress.finish();
         match self.phase {
-            Phase::Ended(outcome) => Ok(outcome),
+            Phase::Ended(outcome) => {
+                self.coordinator.close();
+                Ok(outcome)
+            }
             _ => Err(crate::Error::OutOfOrder {
                 call: "finish",
                 when: format!("in epoch {} of {}", self.position.epoch, self.epochs),

@@ -194,7 +194,8 @@ impl Session {
                 crate::progress::warn(format_args!("the best checkpoint is not marked: {error}"));
             }
         }
-        saving.last = Some(saved);
+        saving.last = Some(saved.clone());
+        self.report_saved(&saved, point);
     }
 
     /// Takes the writer's answer. A write that failed is reported, and training goes on: the older checkpoints are
