@@ -51,7 +51,7 @@ pub(super) struct Candidate {
 
 /// Uncertainty of a position that another job showed, epochs.
 fn spread(at: f64) -> f64 {
-    0.5 + 0.02 * at
+    0.5 + 0.05 * at
 }
 
 /// Probability that a job does something that the other one gives no hint of.

@@ -10,7 +10,7 @@ const RING: usize = 8;
 /// Records kept in all; the oldest go first.
 const MOST: usize = 20_000;
 /// A running job without a change tells something once it has trained this part of its epochs.
-const TELLING: f64 = 0.5;
+const TELLING: f64 = 0.35;
 
 /// Policies whose regimes are learnt about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -215,9 +215,9 @@ mod tests {
         let mut history = History::default();
         let spec = gns(1, 1, "a");
         let class = Class::of(&spec).unwrap();
-        history.note(class.clone(), &spec, &regimes(&[(32, 10.0)]));
+        history.note(class.clone(), &spec, &regimes(&[(32, 30.0)]));
         assert!(levels(&history, &gns(2, 1, "a")).is_empty());
-        history.note(class, &spec, &regimes(&[(32, 50.0)]));
+        history.note(class, &spec, &regimes(&[(32, 35.0)]));
         assert_eq!(levels(&history, &gns(2, 1, "a")), [0]);
     }
 

@@ -15,8 +15,10 @@ use crate::types::JobProgress;
 const PARTS: usize = 2 + 2 * LEVELS;
 /// Regimes for which what was learnt counts at most: habits may change.
 const MEMORY: f64 = 200.0;
-/// Weights before anything was learnt, and for how many regimes that belief counts.
-const PRIOR: [f64; PARTS] = [1.0, 0.5, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25, 0.0, 0.25];
+/// Weights before anything was learnt: the flat prior, no change at all, then each degree of
+/// likeness. Changes that come at the same epochs mean little between families.
+const PRIOR: [f64; PARTS] = [1.0, 2.0, 16.0, 16.0, 16.0, 16.0, 8.0, 8.0, 0.0, 1.5];
+/// For how many regimes that belief counts.
 const PRIOR_REGIMES: f64 = 2.0;
 
 /// How often each part of the mixture is right: the weights that parts have in a mixture of which
