@@ -148,6 +148,8 @@ pub enum YieldReason {
     },
     /// Its time limit is reached.
     TimeLimit,
+    /// The job has said that it ends, or a part of its gang has.
+    Ending,
     /// It moves to other devices, so that others fit beside it.
     Moved {
         /// The next round.

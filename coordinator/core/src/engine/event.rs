@@ -62,10 +62,13 @@ pub enum Event {
         /// with a kill.
         keeps: Vec<KeptWorker>,
     },
-    /// A node is gone (its agent's heartbeats ended). Its workers may still be running.
+    /// A node is gone (its agent's heartbeats ended).
     NodeLost {
         /// The node.
         node: NodeId,
+        /// Whether it is certain that its processes are gone too (the machine was switched off, the
+        /// batch system says so). If not, its leases must run out before the jobs run elsewhere.
+        processes_gone: bool,
         /// For the record.
         why: String,
     },
@@ -205,7 +208,8 @@ pub enum ReleaseReason {
     },
     /// Killed on this coordinator's order.
     Killed,
-    /// It could not be started.
+    /// The node could not start it (no such user, no space, a device that is broken). A command
+    /// that does not exist is the job's fault: exit code 127.
     StartFailed {
         /// Why.
         why: String,

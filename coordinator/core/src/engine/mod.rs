@@ -5,13 +5,38 @@
 //! with their times, replayed on the same settings, gives the same actions and plans (P6).
 
 mod action;
+mod clock;
+mod cluster;
+mod contention;
+mod dispatch;
 mod event;
 mod exchange;
+mod explain;
+mod job;
+mod lease;
+mod on_job;
+mod on_lease;
+mod on_node;
+mod on_worker;
+mod reactor;
+mod round;
+mod select;
 mod settings;
+mod state;
+mod status;
 mod submission;
+mod time;
+mod track;
+mod view;
 
 pub use action::{Action, EndSummary, KillReason, Outcome, Refusal, YieldReason};
 pub use event::{Event, KeptWorker, ReleaseReason};
 pub use exchange::{PlanAnswer, PlanRequest};
+pub use explain::{Eta, Explanation, Progress, Standing};
+pub use reactor::{Engine, RestoreError, Snapshot};
 pub use settings::{Planning, Settings, SettingsError};
+pub use status::{LeaseStatus, NodeStatus};
 pub use submission::{Declaration, Demand, Submission, Terms};
+
+#[cfg(test)]
+mod tests;

@@ -68,6 +68,21 @@ impl<'d> FreeDevices<'d> {
         }
     }
 
+    /// Whether every device of a placement is among them.
+    #[must_use]
+    pub fn has(&self, placement: &Placement) -> bool {
+        placement.parts.iter().all(|part| {
+            self.nodes.get(&part.node).is_some_and(|devices| {
+                part.slots.iter().all(|slot| devices.iter().any(|device| device.slot == *slot))
+            })
+        })
+    }
+
+    /// Devices by node.
+    pub fn by_node(&self) -> impl Iterator<Item = (&'d NodeId, &[&'d DeviceInfo])> + '_ {
+        self.nodes.iter().map(|(node, devices)| (*node, devices.as_slice()))
+    }
+
     /// Free devices in all.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -1,5 +1,8 @@
 //! Scheduling policies: one file each, one registry, told apart by nothing but this trait.
 
+pub mod information;
+pub mod mechanism;
+
 use crate::types::{ClusterView, Decision, MemoryError};
 
 /// What a policy is told about the future of a job (paper sections 2.2 and 8.6).

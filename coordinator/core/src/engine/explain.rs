@@ -1,0 +1,275 @@
+//! Why a job runs or waits, and when it will end.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Engine, job::Job, lease::Lease};
+use crate::types::{Checkpoint, Decision, JobId, NodeId, Placement};
+
+/// Coverage of the interval of an ETA, as far as the run time goes.
+const COVERAGE: f64 = 0.8;
+
+/// What a job does, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Standing {
+    /// It waits for other jobs to finish.
+    Blocked {
+        /// Those jobs.
+        on: Vec<JobId>,
+    },
+    /// It is on hold.
+    Held,
+    /// A failure is behind it; it is tried again after a while.
+    BackingOff {
+        /// Not before this time, seconds.
+        until_s: f64,
+        /// What happened.
+        why: String,
+    },
+    /// No part of the cluster could run it, even alone.
+    TooLarge {
+        /// Devices in service.
+        gpus: u32,
+    },
+    /// It waits for devices.
+    Queued {
+        /// Jobs that are offered devices before it.
+        ahead: usize,
+        /// Devices that those ask for together.
+        gpus_ahead: u32,
+        /// Whether its user's cap is what keeps it back.
+        user_cap: bool,
+        /// Rounds for which the plan has it.
+        planned: Vec<u64>,
+    },
+    /// Its devices are fixed; it starts when their last user has released them.
+    Starting {
+        /// The devices.
+        placement: Placement,
+    },
+    /// It has its gang.
+    Running {
+        /// The devices.
+        placement: Placement,
+        /// Its lease.
+        lease_epoch: u64,
+        /// Since when it has them, seconds.
+        since_s: f64,
+        /// Whether it trains already.
+        training: bool,
+        /// When it is asked to yield, if that is decided, seconds.
+        yields_s: Option<f64>,
+        /// Rounds for which the plan has it.
+        planned: Vec<u64>,
+    },
+    /// It was asked for its devices back.
+    Yielding {
+        /// The lease.
+        lease_epoch: u64,
+        /// When it is killed, seconds.
+        deadline_s: f64,
+        /// Why.
+        reason: super::YieldReason,
+    },
+    /// Its lease was not renewed, or its node is away: it goes on elsewhere when nothing can be
+    /// left of it.
+    OutOfReach {
+        /// The lease.
+        lease_epoch: u64,
+        /// At the latest, seconds.
+        over_s: f64,
+        /// Nodes that are away.
+        nodes: Vec<NodeId>,
+    },
+}
+
+/// Why a job runs or waits: the answer to `explain`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The job.
+    pub job: JobId,
+    /// The moment, seconds.
+    pub now_s: f64,
+    /// What it does.
+    pub standing: Standing,
+    /// Market budget: its weight times its user's.
+    pub budget: f64,
+    /// Estimated finish-time fairness (eq. 9): above 1, it is behind its fair share.
+    pub rho_hat: Option<f64>,
+    /// Contention that it has seen on average (N_avg of eq. 9).
+    pub contention_mean: f64,
+    /// Contention now.
+    pub contention: f64,
+    /// Progress and prospects.
+    pub progress: Progress,
+    /// The newest checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// Failures in a row, and what the last one was.
+    pub failures: u32,
+    /// The last failure.
+    pub last_failure: Option<String>,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Training epochs (whole and part) done.
+    pub epochs_done: f64,
+    /// Training epochs in all.
+    pub epochs_total: u32,
+    /// Batch size, samples.
+    pub batch: u32,
+    /// Service time, seconds.
+    pub attained_s: f64,
+    /// Remaining service time as forecast, seconds.
+    pub left_s: Option<f64>,
+}
+
+/// When a job ends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Eta {
+    /// Nine in ten jobs end after it, seconds on the driver's clock.
+    pub earliest_s: f64,
+    /// The expectation, seconds.
+    pub expected_s: f64,
+    /// Nine in ten jobs end before it, seconds.
+    pub latest_s: f64,
+}
+
+impl Engine {
+    /// Why a job runs or waits; `None` for a job that has ended or never was.
+    #[must_use]
+    pub fn explain(&self, id: JobId) -> Option<Explanation> {
+        let state = &self.state;
+        let job = state.jobs.get(&id)?;
+        let now_s = state.now_s;
+        let progress = self.progress_of(job, now_s);
+        let forecast = self.predictor.forecast(&job.spec, &progress);
+        let left_s = Some(forecast.left_s).filter(|left| left.is_finite());
+        let fair_s = forecast.total_s * progress.contention_mean;
+        let rho_hat = (fair_s.is_finite() && fair_s > 0.0).then(|| {
+            let left_s = forecast.left_s * progress.contention_mean;
+            (job.seen.active_s(now_s) + left_s) / fair_s
+        });
+        Some(Explanation {
+            job: id,
+            now_s,
+            standing: self.standing(job),
+            budget: self.weight_of(job),
+            rho_hat,
+            contention_mean: progress.contention_mean,
+            contention: state.active as f64 / f64::from(state.cluster.gpus().max(1)),
+            progress: Progress {
+                epochs_done: progress.epochs_done(),
+                epochs_total: job.spec.epochs_total,
+                batch: job.track.batch().unwrap_or(job.spec.initial_batch),
+                attained_s: progress.attained_s,
+                left_s,
+            },
+            checkpoint: job.checkpoint.clone(),
+            failures: job.failures,
+            last_failure: job.last_failure.clone(),
+        })
+    }
+
+    /// When a job ends if the cluster stays as contended as it has been for it: eq. 9's estimate,
+    /// between running without a break on the lower forecast and being slowed down as much as it
+    /// ever was on the upper one. `None` while nothing is known of its speed, or while it cannot
+    /// run.
+    #[must_use]
+    pub fn eta(&self, id: JobId) -> Option<Eta> {
+        let state = &self.state;
+        let job = state.jobs.get(&id).filter(|job| job.is_active())?;
+        let now_s = state.now_s;
+        let progress = self.progress_of(job, now_s);
+        let forecast = self.predictor.forecast(&job.spec, &progress);
+        let (lower_s, upper_s) = forecast.left.interval_s(COVERAGE);
+        let wait_s = (job.not_before_s - now_s).max(0.0);
+        let at = |left_s: f64, slowdown: f64| now_s + wait_s + left_s.max(0.0) * slowdown;
+        let eta = Eta {
+            earliest_s: at(lower_s, 1.0),
+            expected_s: at(forecast.left_s, progress.contention_mean),
+            latest_s: at(upper_s, progress.contention_max),
+        };
+        eta.latest_s.is_finite().then_some(eta)
+    }
+
+    fn standing(&self, job: &Job) -> Standing {
+        let state = &self.state;
+        let id = job.spec.id;
+        if let Some(lease) = state.leases.get(&id) {
+            return self.standing_leased(lease);
+        }
+        if job.held {
+            Standing::Held
+        } else if !job.after.is_empty() {
+            Standing::Blocked { on: job.after.clone() }
+        } else if job.not_before_s > state.now_s {
+            let why = job.last_failure.clone().unwrap_or_default();
+            Standing::BackingOff { until_s: job.not_before_s, why }
+        } else if let Some(placement) = state.reserved.get(&id) {
+            Standing::Starting { placement: placement.clone() }
+        } else if !state.cluster.could_host(job.spec.gpus, &job.demand) {
+            Standing::TooLarge { gpus: state.cluster.gpus() }
+        } else {
+            self.standing_queued(job)
+        }
+    }
+
+    fn standing_queued(&self, job: &Job) -> Standing {
+        let state = &self.state;
+        let order = self.precedence();
+        let before = order.iter().take_while(|other| **other != job.spec.id);
+        let gangs = before.filter_map(|other| state.jobs.get(other)).map(|job| job.spec.gpus);
+        let (ahead, gpus_ahead) = gangs.fold((0, 0), |(n, gpus), gang| (n + 1, gpus + gang));
+        let of_user = |other: &JobId| state.jobs.get(other).is_some_and(|o| o.user == job.user);
+        let held: u32 = state
+            .leases
+            .values()
+            .filter(|lease| of_user(&lease.job))
+            .map(|lease| lease.placement.gpus())
+            .sum();
+        let cap = state.user_gpus_max(&job.user);
+        Standing::Queued {
+            ahead,
+            gpus_ahead,
+            user_cap: cap.is_some_and(|cap| held + job.spec.gpus > cap),
+            planned: self.planned(job.spec.id),
+        }
+    }
+
+    fn standing_leased(&self, lease: &Lease) -> Standing {
+        let lease_epoch = lease.epoch;
+        if lease.expired || self.is_out_of_reach(lease) {
+            let nodes = &self.state.cluster.nodes;
+            let away = lease.parts.iter().filter(|part| !nodes.contains_key(part));
+            let nodes = away.cloned().collect();
+            return Standing::OutOfReach { lease_epoch, over_s: lease.over_s(), nodes };
+        }
+        match &lease.yielding {
+            Some(yielding) => Standing::Yielding {
+                lease_epoch,
+                deadline_s: yielding.deadline_s,
+                reason: yielding.reason.clone(),
+            },
+            None => Standing::Running {
+                placement: lease.placement.clone(),
+                lease_epoch,
+                since_s: lease.granted_s,
+                training: lease.training_s.is_some(),
+                yields_s: lease.yield_at.as_ref().map(|planned| planned.0),
+                planned: self.planned(lease.job),
+            },
+        }
+    }
+
+    /// Future rounds for which the plan has a job.
+    fn planned(&self, id: JobId) -> Vec<u64> {
+        let Some(Decision::Plan(plan)) = self.state.mechanism.decision() else { return Vec::new() };
+        (plan.first_round..)
+            .zip(&plan.rounds)
+            .filter(|(round, jobs)| *round > self.state.clock.round && jobs.contains(&id))
+            .map(|(round, _)| round)
+            .collect()
+    }
+}

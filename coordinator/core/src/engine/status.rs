@@ -1,0 +1,138 @@
+//! The engine's state as its driver may read it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Engine, Settings};
+use crate::types::{ClusterView, Decision, JobId, JobProgress, JobSpec, NodeInfo};
+
+/// A node and who holds its devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// The node.
+    pub info: NodeInfo,
+    /// Why nothing new starts on it.
+    pub drained: Option<String>,
+    /// `(slot, holder)`: job and lease epoch.
+    pub slots: Vec<(u32, Option<(JobId, u64)>)>,
+}
+
+/// A lease in short.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseStatus {
+    /// The job; it may have ended while its processes have not.
+    pub job: JobId,
+    /// The lease.
+    pub lease_epoch: u64,
+    /// Devices.
+    pub gpus: u32,
+    /// When it was granted, seconds.
+    pub granted_s: f64,
+    /// Until when it holds without renewal, seconds.
+    pub expires_s: f64,
+    /// Whether nothing takes it back.
+    pub live: bool,
+}
+
+impl Engine {
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.state.settings
+    }
+
+    /// Name of the policy.
+    #[must_use]
+    pub fn policy_name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    /// Time of the last event, seconds.
+    #[must_use]
+    pub fn now_s(&self) -> f64 {
+        self.state.now_s
+    }
+
+    /// Index of the round that goes on.
+    #[must_use]
+    pub fn round(&self) -> u64 {
+        self.state.clock.round
+    }
+
+    /// When the next round begins, seconds.
+    #[must_use]
+    pub fn boundary_s(&self) -> f64 {
+        self.state.clock.boundary_s()
+    }
+
+    /// When the engine wants to be called, at the latest, seconds.
+    #[must_use]
+    pub fn wake_s(&self) -> Option<f64> {
+        self.state.timers.wake.map(|moment| moment.0)
+    }
+
+    /// Devices in service.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        self.state.cluster.gpus()
+    }
+
+    /// Jobs that have not ended, in order of admission.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.state.admitted.values().copied()
+    }
+
+    /// Jobs that are queued or running.
+    #[must_use]
+    pub fn active_jobs(&self) -> usize {
+        self.state.active
+    }
+
+    /// What is declared of a job that has not ended.
+    #[must_use]
+    pub fn spec(&self, job: JobId) -> Option<&JobSpec> {
+        self.state.jobs.get(&job).map(|job| &job.spec)
+    }
+
+    /// Where a job that has not ended stands.
+    #[must_use]
+    pub fn progress(&self, job: JobId) -> Option<JobProgress> {
+        self.state.jobs.get(&job).map(|job| self.progress_of(job, self.state.now_s))
+    }
+
+    /// Every lease, those of ended jobs included as long as their processes are not gone.
+    pub fn leases(&self) -> impl Iterator<Item = LeaseStatus> + '_ {
+        self.state.leases.values().map(|lease| LeaseStatus {
+            job: lease.job,
+            lease_epoch: lease.epoch,
+            gpus: lease.placement.gpus(),
+            granted_s: lease.granted_s,
+            expires_s: lease.expires_s,
+            live: lease.is_live(),
+        })
+    }
+
+    /// Every node.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        let nodes = self.state.cluster.nodes.values();
+        nodes
+            .map(|node| NodeStatus {
+                info: node.info.clone(),
+                drained: node.drained.clone(),
+                slots: node.holders().collect(),
+            })
+            .collect()
+    }
+
+    /// The decision in force.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision> {
+        self.state.mechanism.decision()
+    }
+
+    /// What a policy would see now.
+    #[must_use]
+    pub fn cluster_view(&self) -> ClusterView {
+        self.view_now().0
+    }
+}

@@ -1,0 +1,91 @@
+//! Nodes that go away.
+
+use super::*;
+
+#[test]
+fn a_lost_node_holds_its_job_until_the_lease_is_over() {
+    let mut world = World::new(&[1, 1]);
+    world.submit(1, 1);
+    world.started(1, 1);
+    world.checkpoint(1, 1, 3.0);
+    world.now_s = 50.0;
+    let lost = Event::NodeLost { node: node("a"), processes_gone: false, why: "silent".into() };
+    world.tell(lost);
+    let standing = world.engine.explain(JobId(1)).unwrap().standing;
+    assert!(matches!(standing, Standing::OutOfReach { over_s: 160.0, .. }), "{standing:?}");
+    world.until(159.0);
+    // Heard within a term before the boundary at 100: its lease was extended there, to 230.
+    world.until(259.0);
+    assert!(world.orders().iter().all(|order| !order.starts_with("start 1.2")));
+    world.until(260.0);
+    assert!(world.orders().contains(&"start 1.2 on b0 from 3".to_string()));
+}
+
+#[test]
+fn a_node_that_is_certainly_dead_frees_its_job_at_once() {
+    let mut world = World::new(&[1, 1]);
+    world.submit(1, 1);
+    world.started(1, 1);
+    world.orders();
+    let lost = Event::NodeLost { node: node("a"), processes_gone: true, why: "off".into() };
+    world.tell(lost);
+    assert_eq!(world.orders(), ["start 1.2 on b0"]);
+}
+
+#[test]
+fn a_node_that_comes_back_keeps_its_valid_workers() {
+    let mut world = World::new(&[2]);
+    world.submit(1, 1);
+    world.submit(2, 1);
+    world.started(1, 1);
+    world.started(2, 1);
+    world.orders();
+    let lost = Event::NodeLost { node: node("a"), processes_gone: false, why: "cut".into() };
+    world.tell(lost);
+    let kept =
+        |job, lease_epoch, slot| KeptWorker { job: JobId(job), lease_epoch, slots: vec![slot] };
+    world.join("a", 2, vec![kept(1, 1, 0), kept(7, 3, 1)]);
+    // 1 goes on; 2 is not there any more; 7 is from another time, and its device is not given away.
+    assert_eq!(world.orders(), ["kill 7.3: Stale"]);
+    assert!(matches!(world.engine.explain(JobId(1)).unwrap().standing, Standing::Running { .. }));
+    world.gone(7, 3, "a", ReleaseReason::Killed);
+    assert_eq!(world.orders(), ["start 2.2 on a1"]);
+}
+
+#[test]
+fn a_drained_node_is_left_at_the_boundary() {
+    let mut world = World::new(&[1, 1]);
+    world.submit(1, 1);
+    world.started(1, 1);
+    world.orders();
+    world.tell(Event::NodeDrained { node: node("a"), why: "service".into() });
+    world.train_until(95.0);
+    assert_eq!(world.orders(), ["yield 1.1 by 120"]);
+    world.gone(1, 1, "a", ReleaseReason::Yielded);
+    assert_eq!(world.orders(), ["start 1.2 on b0"]);
+}
+
+#[test]
+fn a_node_about_to_leave_is_not_used() {
+    let mut world = World::new(&[]);
+    let device = DeviceInfo { slot: 0, kind: "gpu".into(), memory_bytes: 0 };
+    let leaving = NodeInfo { node: node("z"), devices: vec![device], until_s: Some(250.0) };
+    world.tell(Event::NodeJoined { node: leaving, keeps: Vec::new() });
+    world.submit(1, 1);
+    world.started(1, 1);
+    assert_eq!(world.orders(), ["start 1.1 on z0"]);
+    world.train_until(189.0);
+    assert_eq!(world.orders(), [""; 0]);
+    // The round from 200 to 300 would outlive the node.
+    world.train_until(190.0);
+    assert_eq!(world.orders(), ["yield 1.1 by 220"]);
+}
+
+#[test]
+fn a_gang_moves_together_rather_than_being_split() {
+    let mut world = World::new(&[2, 2]);
+    world.submit(1, 2);
+    world.submit(2, 1);
+    world.submit(3, 1);
+    assert_eq!(world.orders(), ["start 1.1 on a0+1", "start 2.1 on b0", "start 3.1 on b1"]);
+}

@@ -1,0 +1,158 @@
+//! Jobs: failures, limits, dependencies, bad input.
+
+use super::*;
+
+fn submit(world: &mut World, change: impl FnOnce(&mut Submission)) {
+    let mut submission = World::submission(1, 1);
+    change(&mut submission);
+    world.tell(Event::JobSubmitted(Box::new(submission)));
+}
+
+#[test]
+fn retries_are_bounded_and_back_off() {
+    let mut world = World::new(&[1]);
+    submit(&mut world, |submission| submission.terms.retries = Some(2));
+    let mut waits = Vec::new();
+    for lease_epoch in 1..=3 {
+        let before_s = world.now_s;
+        world.gone(1, lease_epoch, "a", ReleaseReason::Exited { code: 3 });
+        world.until(before_s + 60.0);
+        let orders = world.orders();
+        waits.push(orders.iter().find(|o| !o.starts_with("start")).unwrap().clone());
+    }
+    assert_eq!(waits[0], "retry 1 at 5: it exited with code 3");
+    assert_eq!(waits[1], "retry 1 at 70: it exited with code 3");
+    assert!(waits[2].contains("3 failures without a checkpoint between them, last: it exited"));
+}
+
+#[test]
+fn a_checkpoint_clears_the_count() {
+    let mut world = World::new(&[1]);
+    submit(&mut world, |submission| submission.terms.retries = Some(1));
+    for lease_epoch in 1..=5 {
+        world.started(1, lease_epoch);
+        world.checkpoint(1, lease_epoch, lease_epoch as f64);
+        world.gone(1, lease_epoch, "a", ReleaseReason::Signalled { signal: 9 });
+        world.until(world.now_s + 6.0);
+    }
+    assert!(world.orders().iter().all(|order| !order.starts_with("end")));
+}
+
+#[test]
+fn programs_that_fail_do_not_cost_the_node() {
+    let mut world = World::new(&[1]);
+    for id in 1..=5 {
+        let mut submission = World::submission(id, 1);
+        submission.terms.retries = Some(0);
+        world.tell(Event::JobSubmitted(Box::new(submission)));
+        world.gone(id, 1, "a", ReleaseReason::Exited { code: 127 });
+    }
+    assert!(world.orders().iter().all(|order| !order.starts_with("set aside")));
+}
+
+#[test]
+fn a_node_that_starts_nothing_is_set_aside() {
+    let mut world = World::new(&[1]);
+    for id in 1..=3 {
+        world.submit(id, 1);
+        world.gone(id, 1, "a", ReleaseReason::StartFailed { why: "no space".into() });
+    }
+    assert!(world.orders().contains(&"set aside a".to_string()));
+}
+
+#[test]
+fn exit_code_zero_finishes_only_plain_commands() {
+    for (plain, expect) in [(true, "end 1: Finished { step: None }"), (false, "retry 1 at 5")] {
+        let mut world = World::new(&[1]);
+        submit(&mut world, |submission| submission.terms.exit_zero_finishes = plain);
+        world.gone(1, 1, "a", ReleaseReason::Exited { code: 0 });
+        assert!(world.orders()[1].starts_with(expect));
+    }
+}
+
+#[test]
+fn a_time_limit_ends_a_job() {
+    let mut world = World::new(&[1]);
+    submit(&mut world, |submission| submission.terms.time_limit_s = Some(250.0));
+    world.now_s = 10.0;
+    world.started(1, 1);
+    world.train_until(259.0);
+    assert_eq!(world.orders(), ["start 1.1 on a0"]);
+    world.train_until(260.0);
+    assert_eq!(world.orders(), ["yield 1.1 by 290", "end 1: TimeLimit"]);
+}
+
+#[test]
+fn jobs_wait_for_others_and_end_with_them() {
+    let mut world = World::new(&[4]);
+    world.submit(1, 1);
+    for (id, on) in [(2, 1), (3, 2)] {
+        let mut submission = World::submission(id, 1);
+        submission.after = vec![JobId(on)];
+        world.tell(Event::JobSubmitted(Box::new(submission)));
+    }
+    assert_eq!(world.orders(), ["start 1.1 on a0"]);
+    world.tell(Event::Finished { job: JobId(1), lease_epoch: 1, step: 1 });
+    assert_eq!(world.orders()[1..], ["start 2.1 on a1"]);
+    world.tell(Event::JobCancelled { job: JobId(2), why: "by ann".into() });
+    let expect = [
+        "yield 2.1 by 30",
+        "end 2: Cancelled { why: \"by ann\" }",
+        "end 3: DependencyFailed { on: JobId(2) }",
+    ];
+    assert_eq!(world.orders(), expect);
+    let mut late = World::submission(4, 1);
+    late.after = vec![JobId(3)];
+    world.tell(Event::JobSubmitted(Box::new(late)));
+    assert_eq!(world.orders(), ["end 4: DependencyFailed { on: JobId(3) }"]);
+}
+
+#[test]
+fn bad_input_is_refused_with_the_field() {
+    let mut world = World::new(&[1]);
+    submit(&mut world, |submission| submission.spec.gpus = 0);
+    submit(&mut world, |submission| submission.terms.grace_s = Some(f64::NAN));
+    submit(&mut world, |submission| submission.after = vec![JobId(7)]);
+    submit(&mut world, |_| {});
+    submit(&mut world, |_| {});
+    world.started(8, 1);
+    world.tell(Event::WeightChanged { job: JobId(1), weight: -1.0 });
+    world.tell(Event::WorkerStarted { job: JobId(1), lease_epoch: 1, epochs_done: f64::NAN });
+    world.tell(Event::WorkerStarted { job: JobId(1), lease_epoch: 1, epochs_done: 1e9 });
+    let expect = [
+        "refuse 1: gpus is 0, expected at least 1",
+        "refuse 1: grace_s is NaN, expected a finite number, 0 or more",
+        "refuse 1: after is 7, expected jobs that were submitted before",
+        "start 1.1 on a0",
+        "refuse 1: a job of this number exists",
+        "refuse 8: there is no such job",
+        "refuse 1: weight is -1, expected a finite number above 0",
+        "refuse 1: epochs_done is NaN, expected 0 to 100 epochs",
+        "refuse 1: epochs_done is 1000000000, expected 0 to 100 epochs",
+    ];
+    assert_eq!(world.orders(), expect);
+}
+
+#[test]
+fn time_never_goes_back() {
+    let mut world = World::new(&[1]);
+    world.now_s = 50.0;
+    world.submit(1, 1);
+    let mut early = world.engine.handle(Event::Tick, 20.0);
+    early.extend(world.engine.handle(Event::Tick, f64::NAN));
+    assert_eq!(early, []);
+    assert_eq!(world.engine.now_s(), 50.0);
+}
+
+#[test]
+fn the_declaration_refines_the_spec() {
+    let mut world = World::new(&[1]);
+    world.submit(1, 1);
+    let declaration = Declaration { epochs_total: Some(7), ..Declaration::default() };
+    world.tell(Event::JobDeclared { job: JobId(1), declaration: Box::new(declaration) });
+    assert_eq!(world.engine.spec(JobId(1)).unwrap().epochs_total, 7);
+    let bad = Declaration { epochs_total: Some(0), ..Declaration::default() };
+    world.tell(Event::JobDeclared { job: JobId(1), declaration: Box::new(bad) });
+    assert_eq!(world.orders()[1], "refuse 1: epochs_total is 0, expected at least 1");
+    assert_eq!(world.engine.spec(JobId(1)).unwrap().epochs_total, 7);
+}

@@ -1,0 +1,219 @@
+//! Where a job stands: reported facts, and the estimate between two reports.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{JobProgress, RegimeRecord};
+
+/// Epochs measured in a regime weigh at least `1 / MEMORY` of its epoch time, so that a node that
+/// turns slow shows within a few epochs.
+const MEMORY: u32 = 8;
+/// The estimate never claims an epoch that was not reported.
+const EPOCH_END: f64 = 0.999;
+/// Positions nearer than this are one.
+const SAME_EPOCH: f64 = 1e-9;
+
+/// Observations of one job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Track {
+    /// As of the last report; contention is filled in by the engine.
+    reported: JobProgress,
+    /// Epochs measured in the last regime.
+    measured: u32,
+    /// Time of the last report while it trains, seconds.
+    anchor_s: Option<f64>,
+    /// Start of the open stretch of service, seconds.
+    serving_since_s: Option<f64>,
+    /// Epoch time that the predictor expects in the current regime, before one is measured.
+    guess_s: Option<f64>,
+}
+
+impl Track {
+    /// The gang trains, from a state with `epochs_done`.
+    pub(super) fn start(&mut self, at_s: f64, epochs_done: f64, initial_batch: u32) {
+        if self.reported.regimes.is_empty() {
+            self.push_regime(initial_batch);
+        }
+        self.move_to(epochs_done);
+        self.anchor_s = Some(at_s);
+        self.serving_since_s.get_or_insert(at_s);
+    }
+
+    /// Service ends; the job will resume with `epochs_done`.
+    pub(super) fn stop(&mut self, at_s: f64, epochs_done: f64) {
+        self.reported.attained_s = self.attained_s(at_s);
+        self.serving_since_s = None;
+        self.anchor_s = None;
+        if !self.reported.regimes.is_empty() {
+            self.move_to(epochs_done);
+        }
+    }
+
+    /// A whole epoch is reported. Gives whether it is news.
+    pub(super) fn epoch_done(&mut self, at_s: f64, epochs: f64, batch: u32, epoch_s: f64) -> bool {
+        let news = epochs > self.reported.epochs_done() + SAME_EPOCH;
+        if news {
+            self.in_regime(batch);
+            self.move_to(epochs);
+            self.anchor_s = self.anchor_s.map(|_| at_s);
+        }
+        if let Some(regime) = self.reported.regimes.last_mut().filter(|last| last.batch == batch) {
+            self.measured = (self.measured + 1).min(MEMORY);
+            let mean = regime.epoch_s.unwrap_or(epoch_s);
+            regime.epoch_s = Some(mean + (epoch_s - mean) / f64::from(self.measured));
+        }
+        news
+    }
+
+    /// The batch size changes at `epochs_done`. Gives whether it is news.
+    pub(super) fn regime(&mut self, at_s: f64, epochs_done: f64, batch: u32) -> bool {
+        if !self.reported.regimes.is_empty() {
+            self.move_to(epochs_done);
+        }
+        self.anchor_s = self.anchor_s.map(|_| at_s);
+        self.in_regime(batch)
+    }
+
+    /// The position is reported.
+    pub(super) fn position(&mut self, at_s: f64, epochs_done: f64) {
+        if !self.reported.regimes.is_empty() {
+            self.move_to(epochs_done.max(self.reported.epochs_done()));
+            self.anchor_s = self.anchor_s.map(|_| at_s);
+        }
+    }
+
+    /// What the predictor expects of an epoch in the current regime, seconds.
+    pub(super) fn guess(&mut self, epoch_s: Option<f64>) {
+        self.guess_s = epoch_s.filter(|guess| guess.is_finite() && *guess > 0.0);
+    }
+
+    /// Batch size of the current regime, samples.
+    pub(super) fn batch(&self) -> Option<u32> {
+        self.reported.regimes.last().map(|regime| regime.batch)
+    }
+
+    /// Epoch time of the current regime, measured or else expected, seconds.
+    pub(super) fn epoch_s(&self) -> Option<f64> {
+        self.reported.regimes.last().and_then(|regime| regime.epoch_s).or(self.guess_s)
+    }
+
+    /// Epoch time of the first regime, seconds.
+    pub(super) fn first_epoch_s(&self) -> Option<f64> {
+        self.reported.regimes.first().and_then(|regime| regime.epoch_s).or(self.guess_s)
+    }
+
+    /// Service time so far, seconds.
+    pub(super) fn attained_s(&self, now_s: f64) -> f64 {
+        let open = self.serving_since_s.map_or(0.0, |since| (now_s - since).max(0.0));
+        self.reported.attained_s + open
+    }
+
+    /// Progress with the estimated part of the running epoch, never beyond `epochs_total`.
+    pub(super) fn estimate(&self, now_s: f64, epochs_total: u32) -> JobProgress {
+        let mut progress = self.reported.clone();
+        progress.attained_s = self.attained_s(now_s);
+        let done = progress.epochs_done();
+        if let (Some(anchor), Some(epoch_s)) = (self.anchor_s, self.epoch_s()) {
+            let gone = ((now_s - anchor) / epoch_s).max(0.0);
+            let to_end = (done + SAME_EPOCH).floor() + EPOCH_END - done;
+            let room = (f64::from(epochs_total) - done).max(0.0);
+            if let Some(last) = progress.regimes.last_mut() {
+                last.epochs += gone.min(to_end.max(0.0)).min(room);
+            }
+        }
+        progress
+    }
+
+    fn push_regime(&mut self, batch: u32) {
+        self.reported.regimes.push(RegimeRecord { batch, epochs: 0.0, epoch_s: None });
+        self.measured = 0;
+        self.guess_s = None;
+    }
+
+    /// Makes a regime of this batch size the current one.
+    fn in_regime(&mut self, batch: u32) -> bool {
+        match self.reported.regimes.last_mut() {
+            Some(last) if last.batch == batch => return false,
+            Some(last) if last.epochs <= SAME_EPOCH => {
+                *last = RegimeRecord { batch, epochs: 0.0, epoch_s: None };
+                self.measured = 0;
+                self.guess_s = None;
+            }
+            _ => self.push_regime(batch),
+        }
+        true
+    }
+
+    /// Sets the position: forward in the current regime, backward (a resume from an older state)
+    /// through the regimes.
+    fn move_to(&mut self, epochs_done: f64) {
+        let regimes = &mut self.reported.regimes;
+        while regimes.len() > 1 {
+            let start: f64 = regimes[..regimes.len() - 1].iter().map(|regime| regime.epochs).sum();
+            if start <= epochs_done + SAME_EPOCH {
+                break;
+            }
+            regimes.pop();
+            self.measured = u32::from(regimes.last().is_some_and(|last| last.epoch_s.is_some()));
+            self.guess_s = None;
+        }
+        let before: f64 = regimes.iter().rev().skip(1).map(|regime| regime.epochs).sum();
+        if let Some(last) = regimes.last_mut() {
+            last.epochs = (epochs_done - before).max(0.0);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn epochs(track: &Track) -> Vec<(u32, f64)> {
+        track.reported.regimes.iter().map(|regime| (regime.batch, regime.epochs)).collect()
+    }
+
+    #[test]
+    fn regimes_follow_the_reports() {
+        let mut track = Track::default();
+        track.start(100.0, 0.0, 32);
+        assert!(track.epoch_done(110.0, 1.0, 32, 10.0));
+        assert!(track.regime(110.0, 1.0, 64));
+        assert!(!track.regime(110.0, 1.0, 64), "said twice");
+        assert!(track.epoch_done(116.0, 2.0, 64, 6.0));
+        assert!(!track.epoch_done(116.5, 2.0, 64, 6.0), "delivered twice");
+        assert_eq!(epochs(&track), [(32, 1.0), (64, 1.0)]);
+        assert_eq!(track.epoch_s(), Some(6.0));
+        assert_eq!(track.attained_s(120.0), 20.0);
+        let half = track.estimate(119.0, 10);
+        assert_eq!(half.epochs_done(), 2.5);
+        let late = track.estimate(1e6, 10);
+        assert!((late.epochs_done() - 2.999).abs() < 1e-9, "no epoch that was not reported");
+        assert_eq!(track.estimate(1e6, 2).epochs_done(), 2.0);
+    }
+
+    #[test]
+    fn a_resume_from_an_older_state_goes_back() {
+        let mut track = Track::default();
+        track.start(0.0, 0.0, 32);
+        track.epoch_done(10.0, 1.0, 32, 10.0);
+        track.regime(10.0, 1.0, 64);
+        track.epoch_done(15.0, 2.0, 64, 5.0);
+        track.stop(20.0, 0.5);
+        assert_eq!(epochs(&track), [(32, 0.5)]);
+        assert_eq!(track.epoch_s(), Some(10.0), "what was measured stays known");
+        track.start(30.0, 0.5, 32);
+        assert_eq!(track.attained_s(31.0), 21.0);
+        track.stop(31.0, 0.5);
+        assert_eq!(track.attained_s(99.0), 21.0);
+    }
+
+    #[test]
+    fn a_checkpoint_at_the_change_keeps_the_new_regime() {
+        let mut track = Track::default();
+        track.start(0.0, 0.0, 32);
+        track.epoch_done(10.0, 1.0, 32, 10.0);
+        track.regime(10.0, 1.0, 64);
+        track.stop(12.0, 1.0);
+        assert_eq!(epochs(&track), [(32, 1.0), (64, 0.0)]);
+    }
+}
