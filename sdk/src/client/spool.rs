@@ -28,8 +28,8 @@ pub struct Spool {
     lease_epoch: u64,
     /// Number of the next event.
     next: u64,
-    /// `next` when the spool was opened.
-    opened_at: u64,
+    /// `next` when the spool was opened; none after the first contact.
+    opened_at: Option<u64>,
     /// Highest number that the coordinator is known to hold.
     acknowledged: u64,
     own: File,
@@ -66,7 +66,7 @@ impl Spool {
             folder: folder.to_owned(),
             lease_epoch,
             next,
-            opened_at: next,
+            opened_at: Some(next),
             acknowledged: 0,
             own,
             waiting,
@@ -130,12 +130,11 @@ impl Spool {
     /// # Errors
     /// As [`Self::acknowledge`].
     pub fn synchronise(&mut self, acknowledged: u64) -> io::Result<()> {
-        if acknowledged < self.opened_at {
-            return self.acknowledge(acknowledged);
-        }
-        let opened_at = self.opened_at;
+        let opened_at = match self.opened_at.take() {
+            Some(opened_at) if acknowledged >= opened_at => opened_at,
+            _ => return self.acknowledge(acknowledged),
+        };
         self.waiting.retain(|event| event.number >= opened_at);
-        self.opened_at = acknowledged + 1;
         self.acknowledged = acknowledged;
         self.renumber(acknowledged + 1)
     }
