@@ -11,6 +11,8 @@
 
 pub mod engine;
 pub mod placement;
+pub mod market;
 pub mod policies;
 pub mod predictor;
+pub mod solver;
 pub mod types;
