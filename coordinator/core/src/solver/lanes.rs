@@ -53,8 +53,10 @@ pub(super) fn pack_lanes(
     for (rank, &size) in chain.iter().enumerate() {
         let copies = if rank == 0 { 1 } else { (chain[rank - 1] / size) as usize };
         windows.values_mut().for_each(|count| *count *= copies);
-        *windows.entry((program.rounds, 0)).or_default() += (free / size) as usize;
-        free %= size;
+        if free >= size {
+            *windows.entry((program.rounds, 0)).or_default() += (free / size) as usize;
+            free %= size;
+        }
         let jobs: Vec<usize> = (0..counts.len())
             .filter(|&job| counts[job] > 0 && program.items[job].gpus == size)
             .collect();
