@@ -10,8 +10,8 @@
 //! the service drive the same code.
 
 pub mod engine;
-pub mod placement;
 pub mod market;
+pub mod placement;
 pub mod policies;
 pub mod predictor;
 pub mod solver;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use shockwave_core::market::{Buyer, MicroJob, Objective, Window};
-use shockwave_core::solver::{Effort, Plan, Program, solve};
+use shockwave_core::solver::{Effort, Placement, Plan, Program, solve};
 
 /// Whether the counts can be packed: every set of rounds for every job, memoised on what is left.
 fn packable(program: &Program, counts: &[usize]) -> bool {
@@ -106,7 +106,9 @@ fn check(program: &Program, plan: &Plan) {
 
 fn tiny_plan_is_certified(window: &Window, objective: Objective) -> f64 {
     let program = objective.program(window);
-    let plan = solve(&program, &Effort::default(), &|| false);
+    let ranked = Placement::ByPrecedence { stay: 1.3 };
+    check(&program, &solve(&program, &Effort::default(), ranked, &|| false));
+    let plan = solve(&program, &Effort::default(), Placement::FewStarts, &|| false);
     check(&program, &plan);
     let best = best(&program);
     let slack = 1e-9 * best.abs().max(1e-9);

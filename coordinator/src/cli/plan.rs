@@ -9,8 +9,13 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use shockwave_core::market::Instance;
-use shockwave_core::solver::{Certificate, Effort, Plan, solve};
+use shockwave_core::market::{Account, Instance, InstanceJob, MarketReport, market_report};
+use shockwave_core::solver::{
+    Certificate, Effort, Method, Placement, Plan, Program, Sides, polish, solve, solve_constrained,
+};
+
+/// A gap above this is worth HiGHS's time.
+const POLISH_ABOVE: f64 = 1e-4;
 
 /// Plans a window of rounds and certifies how far the plan can be from the best.
 #[derive(Debug, Args)]
@@ -26,28 +31,39 @@ pub struct PlanArgs {
 /// What the command prints.
 #[derive(Debug, Serialize)]
 struct Report {
+    /// From the instance to the plan and its certificate; the market report is not in it.
     solve_ms: f64,
+    method: Method,
     #[serde(flatten)]
     certificate: Certificate,
-    /// Price of a GPU in each round, in units of the objective.
+    /// Price of a GPU in each round of the fluid market, all budgets together being 1.
     prices: Vec<f64>,
+    /// What one more GPU round is worth to the plan, in units of the objective.
+    marginal_price: f64,
     schedule: BTreeMap<String, Vec<usize>>,
+    market: Market,
+}
+
+/// The market report with accounts by job.
+#[derive(Debug, Serialize)]
+struct Market {
+    #[serde(flatten)]
+    report: MarketReport,
+    accounts: BTreeMap<String, Option<Account>>,
 }
 
 /// Runs the command.
 #[must_use]
 pub fn run(args: &PlanArgs) -> ExitCode {
-    let instance = match read(&args.instance) {
-        Ok(instance) => instance,
+    let name = args.instance.display();
+    let planned = read(&args.instance).and_then(|instance| {
+        let report = plan(&instance).with_context(|| name.to_string())?;
+        Ok((instance, report))
+    });
+    let (instance, report) = match planned {
+        Ok(planned) => planned,
         Err(error) => {
             eprintln!("error: {error:#}");
-            return ExitCode::from(2);
-        }
-    };
-    let report = match plan(&instance) {
-        Ok(report) => report,
-        Err(error) => {
-            eprintln!("error: {}: {error:#}", args.instance.display());
             return ExitCode::from(2);
         }
     };
@@ -77,43 +93,68 @@ fn read(path: &Path) -> anyhow::Result<Instance> {
 
 fn plan(instance: &Instance) -> anyhow::Result<Report> {
     let window = instance.window()?;
+    let sides = instance.sides();
     let start = Instant::now();
-    let stop = || start.elapsed().as_secs_f64() >= instance.time_limit_s;
+    let left_s = || instance.time_limit_s - start.elapsed().as_secs_f64();
     let program = instance.objective.program(&window);
-    let Plan { schedule, certificate, price, .. } = solve(&program, &Effort::default(), &stop);
+    let plan = solve_within(&program, &sides, &left_s)?;
     let solve_ms = start.elapsed().as_secs_f64() * 1e3;
-    let prices = certificate
-        .load
-        .iter()
-        .map(|&load| if load == u64::from(instance.gpus) { price } else { 0.0 })
-        .collect();
-    let rounds_of = |(index, job): (usize, &shockwave_core::market::InstanceJob)| {
-        (job.id.to_string(), schedule.rounds_of(index).collect())
+    let out_of_time = || left_s() <= 0.0;
+    let mut report = market_report(&window, instance.objective, &plan.schedule, &out_of_time);
+    let accounts = std::mem::take(&mut report.accounts);
+    let names = || instance.jobs.iter().map(|job| job.id.to_string());
+    let rounds_of = |(index, job): (usize, &InstanceJob)| {
+        (job.id.to_string(), plan.schedule.rounds_of(index).collect())
     };
-    let schedule = instance.jobs.iter().enumerate().map(rounds_of).collect();
-    Ok(Report { solve_ms, certificate, prices, schedule })
+    Ok(Report {
+        solve_ms,
+        method: plan.method,
+        prices: report.prices.clone(),
+        marginal_price: plan.price,
+        schedule: instance.jobs.iter().enumerate().map(rounds_of).collect(),
+        market: Market { report, accounts: names().zip(accounts).collect() },
+        certificate: plan.certificate,
+    })
 }
 
-/// The plan for people: the certificate, then who runs when.
+fn solve_within(
+    program: &Program,
+    sides: &Sides,
+    left_s: &dyn Fn() -> f64,
+) -> anyhow::Result<Plan> {
+    let effort = Effort::default();
+    if !sides.is_empty() {
+        return Ok(solve_constrained(program, sides, &effort, left_s())?);
+    }
+    let plan = solve(program, &effort, Placement::FewStarts, &|| left_s() <= 0.0);
+    let left_s = left_s();
+    if plan.certificate.gap <= POLISH_ABOVE || left_s <= 0.0 {
+        return Ok(plan);
+    }
+    Ok(polish(program, plan, left_s))
+}
+
+/// The plan for people: the certificate, the market, then who runs when.
 fn text(instance: &Instance, report: &Report) -> String {
-    let certificate = &report.certificate;
+    let Certificate { objective, upper_bound, gap, restarts, restarts_bound, rounds_lost, .. } =
+        &report.certificate;
     let gpu_rounds = u64::from(instance.gpus) * u64::from(instance.rounds);
-    let used: u64 = certificate.load.iter().sum();
+    let used: u64 = report.certificate.load.iter().sum();
+    let market = &report.market.report;
     let mut out = format!(
         "{} jobs, {} GPUs, {} rounds of {} s, planned in {:.1} ms\n\
-         objective {:.6}, at most {:.6} is possible: gap {:.1e}\n\
-         {used} of {gpu_rounds} GPU rounds used, {} lost; {} starts, at least {} are needed\n",
+         objective {objective:.6}, at most {upper_bound:.6} is possible: gap {gap:.1e}\n\
+         {used} of {gpu_rounds} GPU rounds used, {rounds_lost} lost; {restarts} starts, at least \
+         {restarts_bound} are needed\n\
+         market: welfare {:.6}, at most {:.6}; {:.1e} of the money's worth unsold\n",
         instance.jobs.len(),
         instance.gpus,
         instance.rounds,
         instance.round_s,
         report.solve_ms,
-        certificate.objective,
-        certificate.upper_bound,
-        certificate.gap,
-        certificate.rounds_lost,
-        certificate.restarts,
-        certificate.restarts_bound,
+        market.welfare,
+        market.welfare_bound,
+        market.unsold,
     );
     let width = report.schedule.keys().map(String::len).max().unwrap_or(0);
     for (id, rounds) in &report.schedule {
@@ -122,5 +163,8 @@ fn text(instance: &Instance, report: &Report) -> String {
             .collect();
         out.push_str(&format!("{id:>width$} {row}\n"));
     }
+    out.push('\n');
+    out.push_str(market.meaning);
+    out.push('\n');
     out
 }

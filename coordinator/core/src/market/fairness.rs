@@ -16,29 +16,43 @@ pub fn rho_hat(elapsed_s: f64, left_s: f64, total_s: f64, contention: f64) -> f6
     if fair_s > 0.0 { (elapsed_s + left_s * contention) / fair_s } else { 1.0 }
 }
 
+/// Contention of this moment: jobs over GPUs, at least 1.
+fn contention_now(window: &Window) -> f64 {
+    (window.buyers.len() as f64 / f64::from(window.gpus.max(1))).max(1.0)
+}
+
+/// What the job's run alone would have taken, times the contention of its fair deadline, seconds.
+fn fair_s(buyer: &Buyer, left_s: f64) -> f64 {
+    ((buyer.attained_s + left_s) * buyer.contention).max(f64::MIN_POSITIVE)
+}
+
+/// rho_j^k with eq. 9's rho at the contention of this moment, when `left_s` seconds remain.
+#[must_use]
+pub fn finish_time_budget(buyer: &Buyer, left_s: f64, window: &Window) -> f64 {
+    let finish_s = buyer.elapsed_s + left_s * contention_now(window);
+    (finish_s / fair_s(buyer, left_s)).max(1e-3).powf(window.k).min(BUDGET_MAX)
+}
+
 /// `-b_j log rho_j(n)` for n of 0..=T rounds, less the soft promise: what Corollary 4.0.1 says
 /// that the welfare stands for.
 ///
 /// With n rounds that finish it a job ends `elapsed + left`; with fewer it ends after the window,
-/// the rest at the contention of this moment. b_j = rho_j^k with eq. 9's rho and, again, the
-/// contention of this moment.
+/// the rest at the contention of this moment.
 #[must_use]
 pub fn finish_time_utility(buyer: &Buyer, window: &Window) -> Vec<f64> {
     let mut mean = vec![0.0; window.rounds + 1];
-    let contention_now = (window.buyers.len() as f64 / f64::from(window.gpus.max(1))).max(1.0);
     let window_s = window.rounds as f64 * window.round_s;
     let share = buyer.weight / buyer.trajectories.len().max(1) as f64;
     for ahead in &buyer.trajectories {
         let left_s = run_time_s(ahead);
-        let fair_s = ((buyer.attained_s + left_s) * buyer.contention).max(f64::MIN_POSITIVE);
-        let rho_now = (buyer.elapsed_s + left_s * contention_now) / fair_s;
-        let budget = rho_now.max(1e-3).powf(window.k).min(BUDGET_MAX);
+        let fair_s = fair_s(buyer, left_s);
+        let budget = finish_time_budget(buyer, left_s, window);
         for (n, sum) in mean.iter_mut().enumerate() {
             let rest_s = left_s - n as f64 * window.round_s;
             let finish_s = if rest_s <= 1e-9 * window.round_s {
                 left_s
             } else {
-                window_s + rest_s * contention_now
+                window_s + rest_s * contention_now(window)
             };
             let rho = ((buyer.elapsed_s + finish_s) / fair_s).max(1e-9);
             let stay = if buyer.running && n > 0 { STAY * budget } else { 0.0 };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::buyer::{Buyer, MicroJob, Trajectory, Window, run_time_s};
 use super::objective::Objective;
+use crate::solver::Sides;
 
 /// Most rounds in a window.
 pub const ROUNDS_MAX: u32 = 1024;
@@ -64,6 +65,9 @@ pub struct Instance {
     /// Time after which the best plan so far is given, seconds.
     #[serde(default = "default_time_limit_s")]
     pub time_limit_s: f64,
+    /// Most starts of all jobs in the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts_max: Option<usize>,
     /// The jobs.
     pub jobs: Vec<InstanceJob>,
 }
@@ -105,6 +109,12 @@ pub struct InstanceJob {
     /// Contention of its fair deadline, at least 1; jobs over GPUs if absent (finish-time only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<f64>,
+    /// Rounds in which it must not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forbidden_rounds: Vec<u32>,
+    /// Rounds in which it must run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pinned_rounds: Vec<u32>,
 }
 
 /// A regime that lies ahead.
@@ -189,6 +199,20 @@ impl Instance {
         })
     }
 
+    /// The side constraints.
+    #[must_use]
+    pub fn sides(&self) -> Sides {
+        let cells = |rounds: fn(&InstanceJob) -> &Vec<u32>| {
+            let of = |(index, job)| rounds(job).iter().map(move |&round| (index, round as usize));
+            self.jobs.iter().enumerate().flat_map(of).collect()
+        };
+        Sides {
+            forbidden: cells(|job| &job.forbidden_rounds),
+            pinned: cells(|job| &job.pinned_rounds),
+            starts_max: self.restarts_max,
+        }
+    }
+
     fn check(&self) -> Result<(), InstanceError> {
         let check = Check("instance".into());
         let sizes = format!("a number from 1 to {SIZE_MAX}");
@@ -207,15 +231,16 @@ impl Instance {
             let unique = names.insert(&job.id) && !job.id.0.is_empty();
             let expected = "a name of its own, not empty";
             Check(format!("job number {index}")).that(unique, "id", &job.id, expected)?;
-            job.check(self.gpus, self.k.unwrap_or(5.0))?;
+            job.check(self)?;
         }
         Ok(())
     }
 }
 
 impl InstanceJob {
-    fn check(&self, gpus: u32, k: f64) -> Result<(), InstanceError> {
+    fn check(&self, instance: &Instance) -> Result<(), InstanceError> {
         let check = Check(format!("job {}", self.id));
+        let gpus = instance.gpus;
         let gangs = format!("from 1 to the cluster's {gpus}");
         check.that((1..=gpus).contains(&self.gpus), "gpus", self.gpus, gangs)?;
         check.number("epochs_total", self.epochs_total, 1e-6, 1e9)?;
@@ -225,9 +250,16 @@ impl InstanceJob {
         check.number("elapsed_s", self.elapsed_s, 0.0, TIME_MAX_S)?;
         check.number("attained_s", self.attained_s, 0.0, TIME_MAX_S)?;
         check.number("contention", self.contention.unwrap_or(1.0), 1.0, 1e6)?;
-        let budget = self.weight * self.rho.powf(k);
+        let budget = self.weight * self.rho.powf(instance.k.unwrap_or(5.0));
         let expected = "a budget weight rho^k of at most 1e100";
         check.that(budget <= 1e100, "rho", self.rho, expected)?;
+        for (field, rounds) in
+            [("forbidden_rounds", &self.forbidden_rounds), ("pinned_rounds", &self.pinned_rounds)]
+        {
+            let last = rounds.iter().copied().max().unwrap_or(0);
+            let expected = format!("rounds below {}", instance.rounds);
+            check.that(last < instance.rounds, field, last, expected)?;
+        }
         self.check_regimes(&check, "regimes", &self.regimes)?;
         for (index, sample) in self.samples.iter().enumerate() {
             self.check_regimes(&check, &format!("samples[{index}]"), sample)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::buyer::{Buyer, Window};
-use super::fairness::finish_time_utility;
+use super::fairness::{finish_time_budget, finish_time_utility};
 use super::utility::log_utility;
 use crate::solver::{Item, Program};
 
@@ -20,6 +20,16 @@ pub enum Objective {
 }
 
 impl Objective {
+    /// B_j: a job's budget under this objective, `weight_j rho_j^k`.
+    #[must_use]
+    pub fn budget(self, buyer: &Buyer, window: &Window) -> f64 {
+        let rho = match self {
+            Self::Progress => buyer.rho.powf(window.k),
+            Self::FinishTime => finish_time_budget(buyer, buyer.left_s(), window),
+        };
+        buyer.weight * rho
+    }
+
     /// The window's program under this objective.
     ///
     /// Progress: `(1 / N M) sum_j weight_j rho_j^k log UTIL_j - (lambda / Z_0) H` with Z_0 the sum
@@ -36,7 +46,7 @@ impl Objective {
         for buyer in &window.buyers {
             match self {
                 Self::Progress => {
-                    let budget = scale * buyer.weight * buyer.rho.powf(window.k);
+                    let budget = scale * self.budget(buyer, window);
                     let table = log_utility(buyer, window.round_s, window.rounds);
                     values.extend(table.iter().map(|u| budget * u));
                 }

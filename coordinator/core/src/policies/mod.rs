@@ -1,5 +1,11 @@
 //! Scheduling policies: one file each, one registry, told apart by nothing but this trait.
 
+mod shockwave;
+mod shockwave_paper;
+
+pub use shockwave::Shockwave;
+pub use shockwave_paper::ShockwavePaper;
+
 use crate::types::{ClusterView, Decision, MemoryError};
 
 /// What a policy is told about the future of a job (paper sections 2.2 and 8.6).

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Program, Schedule};
+use super::fill::may_run;
+use super::{Program, Schedule, Sides};
 
 /// A plan's figures. Only `upper_bound` is taken from the search; everything else follows from
 /// the schedule.
@@ -29,7 +30,7 @@ pub struct Certificate {
 impl Certificate {
     /// Recomputes all figures of `schedule`.
     #[must_use]
-    pub fn of(program: &Program, schedule: &Schedule, upper_bound: f64) -> Self {
+    pub fn of(program: &Program, sides: &Sides, schedule: &Schedule, upper_bound: f64) -> Self {
         let counts = schedule.counts();
         let objective = program.objective(&counts);
         // The two are sums of the same numbers in different orders.
@@ -43,7 +44,7 @@ impl Certificate {
             makespan_s: program.makespan_s(&counts),
             restarts: schedule.starts(program),
             restarts_bound: restarts_bound(program, &counts),
-            rounds_lost: rounds_lost(program, schedule, &counts, &load),
+            rounds_lost: rounds_lost(program, sides, schedule, &load),
             load,
         }
     }
@@ -74,7 +75,8 @@ fn restarts_bound(program: &Program, counts: &[usize]) -> usize {
     counts.iter().filter(|&&n| n > 0).count() - kept
 }
 
-fn rounds_lost(program: &Program, schedule: &Schedule, counts: &[usize], load: &[u64]) -> u64 {
+fn rounds_lost(program: &Program, sides: &Sides, schedule: &Schedule, load: &[u64]) -> u64 {
+    let counts = schedule.counts();
     let mut lost = 0;
     for (round, &load) in load.iter().enumerate() {
         let mut idle = u64::from(program.gpus).saturating_sub(load);
@@ -83,7 +85,10 @@ fn rounds_lost(program: &Program, schedule: &Schedule, counts: &[usize], load: &
             if idle == 0 {
                 break;
             }
-            if gang <= idle && counts[job] < item.rounds_max && !schedule.runs(job, round) {
+            if gang <= idle
+                && counts[job] < item.rounds_max
+                && may_run(program, sides, schedule, job, round)
+            {
                 idle -= gang;
                 lost += gang;
             }

@@ -1,10 +1,15 @@
 //! Work conservation: idle GPUs go to whoever can still use them.
 
-use super::{Program, Schedule};
+use super::{Program, Schedule, Sides};
 
 /// Gives idle GPUs, round by round, to the jobs that gain most per GPU; between equals, to jobs
 /// that run in a neighbouring round and need no start. `counts` follow the schedule.
-pub(super) fn fill(program: &Program, schedule: &mut Schedule, counts: &mut [usize]) {
+pub(super) fn fill(
+    program: &Program,
+    sides: &Sides,
+    schedule: &mut Schedule,
+    counts: &mut [usize],
+) {
     let mut idle: Vec<u64> =
         schedule.loads(program).iter().map(|load| u64::from(program.gpus) - load).collect();
     let least_gang = program
@@ -23,7 +28,7 @@ pub(super) fn fill(program: &Program, schedule: &mut Schedule, counts: &mut [usi
             .filter(|&job| {
                 counts[job] < program.items[job].rounds_max
                     && u64::from(program.items[job].gpus) <= idle[round]
-                    && !schedule.runs(job, round)
+                    && may_run(program, sides, schedule, job, round)
             })
             .map(|job| {
                 (gain(program, job, counts[job]), adjoins(program, schedule, job, round), job)
@@ -50,6 +55,20 @@ fn gain(program: &Program, job: usize, n: usize) -> f64 {
         .fold(0.0, f64::max);
     let work = program.work_s(job, n) - program.work_s(job, n + 1);
     welfare / f64::from(item.gpus) + program.makespan_price * work / f64::from(program.gpus.max(1))
+}
+
+/// Whether an idle gang of round `round` may go to `job` as far as the job and the side constraints
+/// are concerned.
+pub(super) fn may_run(
+    program: &Program,
+    sides: &Sides,
+    schedule: &Schedule,
+    job: usize,
+    round: usize,
+) -> bool {
+    !schedule.runs(job, round)
+        && !sides.forbidden.contains(&(job, round))
+        && (sides.starts_max.is_none() || adjoins(program, schedule, job, round))
 }
 
 fn adjoins(program: &Program, schedule: &Schedule, job: usize, round: usize) -> bool {

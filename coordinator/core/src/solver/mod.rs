@@ -6,24 +6,56 @@
 
 mod certificate;
 mod core_search;
+mod exact;
 mod fill;
 mod hull;
 mod lanes;
 mod packing;
+mod precedence;
 mod program;
 mod relax;
 mod schedule;
 mod search;
 mod select;
+mod sides;
 #[cfg(test)]
 mod testing;
 
 use std::cmp::Reverse;
 
+use serde::Serialize;
+
 pub use certificate::Certificate;
+pub use exact::{BINARIES_MAX, ExactError, ExactPlan, solve_exact};
 pub use program::{Item, Program};
 pub use schedule::Schedule;
 pub use search::Effort;
+pub use sides::Sides;
+
+/// Which jobs run early in the window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Placement {
+    /// Whatever starts jobs least often.
+    FewStarts,
+    /// The next round goes by precedence, the others by few starts: for planners that plan again
+    /// every round.
+    ByPrecedence {
+        /// Factor on the precedence of jobs that run already.
+        stay: f64,
+    },
+}
+
+/// Which path gave a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// The aggregated solver.
+    Aggregated,
+    /// The aggregated solver, improved or certified further by HiGHS.
+    Polished,
+    /// HiGHS under side constraints.
+    Exact,
+}
 
 /// A schedule with its certificate.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,21 +67,78 @@ pub struct Plan {
     /// Price of a GPU round in the aggregated program: its marginal value, in units of the
     /// objective.
     pub price: f64,
-    /// Fewest rounds that each job needs to keep the plan's makespan.
-    pub rounds_min: Vec<usize>,
+    /// All jobs in order of precedence: how idle GPUs are best offered.
+    pub order: Vec<usize>,
+    /// Which path gave it.
+    pub method: Method,
 }
 
 /// Plans a window. `stop` is asked between steps; true ends the search with the best plan so far.
 ///
-/// The result depends on nothing but the program and the effort (unless `stop` cuts it short).
+/// The result depends on nothing but the arguments (unless `stop` cuts it short).
 #[must_use]
-pub fn solve(program: &Program, effort: &Effort, stop: &dyn Fn() -> bool) -> Plan {
+pub fn solve(
+    program: &Program,
+    effort: &Effort,
+    placement: Placement,
+    stop: &dyn Fn() -> bool,
+) -> Plan {
     let found = search::search(program, effort, stop);
-    let mut schedule = pack(program, &found.rounds);
+    let stay = if let Placement::ByPrecedence { stay } = placement { stay } else { 1.0 };
+    let order = precedence::precedence(program, &found.rounds, &found.lo, stay);
+    let schedule = match placement {
+        Placement::FewStarts => {
+            let mut schedule = pack(program, &found.rounds);
+            let mut counts = schedule.counts();
+            fill::fill(program, &Sides::default(), &mut schedule, &mut counts);
+            schedule
+        }
+        Placement::ByPrecedence { .. } => {
+            precedence::schedule_in_order(program, &found.rounds, &order, pack)
+        }
+    };
+    let certificate = Certificate::of(program, &Sides::default(), &schedule, found.bound);
+    Plan { schedule, certificate, price: found.price, order, method: Method::Aggregated }
+}
+
+/// Improves a plan, or its bound, with HiGHS: at most `time_s` seconds. The plan stays as it is
+/// when that finds nothing better.
+#[must_use]
+pub fn polish(program: &Program, plan: Plan, time_s: f64) -> Plan {
+    let sides = Sides::default();
+    let Ok(found) = solve_exact(program, &sides, Some(&plan.schedule), time_s) else {
+        return plan;
+    };
+    let bound = found.upper_bound.min(plan.certificate.upper_bound);
+    let mut schedule = found.schedule;
     let mut counts = schedule.counts();
-    fill::fill(program, &mut schedule, &mut counts);
-    let certificate = Certificate::of(program, &schedule, found.bound);
-    Plan { schedule, certificate, price: found.price, rounds_min: found.lo }
+    fill::fill(program, &sides, &mut schedule, &mut counts);
+    if program.objective(&counts) <= plan.certificate.objective {
+        schedule = plan.schedule.clone();
+    }
+    let certificate = Certificate::of(program, &sides, &schedule, bound);
+    Plan { schedule, certificate, method: Method::Polished, ..plan }
+}
+
+/// Plans under side constraints with HiGHS, at most `time_s` seconds.
+///
+/// # Errors
+/// [`ExactError`] when nothing satisfies the constraints or none was found in time.
+pub fn solve_constrained(
+    program: &Program,
+    sides: &Sides,
+    effort: &Effort,
+    time_s: f64,
+) -> Result<Plan, ExactError> {
+    let free = search::search(program, effort, &|| false);
+    let order = precedence::precedence(program, &free.rounds, &free.lo, 1.0);
+    let found = solve_exact(program, sides, None, time_s)?;
+    let mut schedule = found.schedule;
+    let mut counts = schedule.counts();
+    fill::fill(program, sides, &mut schedule, &mut counts);
+    let bound = found.upper_bound.min(free.bound);
+    let certificate = Certificate::of(program, sides, &schedule, bound);
+    Ok(Plan { schedule, certificate, price: free.price, order, method: Method::Exact })
 }
 
 /// Packs round counts with few restarts and, if those cost rounds, exactly.
