@@ -10,7 +10,9 @@
 //! the service drive the same code.
 
 pub mod engine;
+pub mod market;
 pub mod placement;
 pub mod policies;
 pub mod predictor;
+pub mod solver;
 pub mod types;

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 the coordinator cannot be reached.
 
+mod plan;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -17,10 +19,15 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {}
+pub enum Command {
+    /// Plan a window of rounds.
+    Plan(plan::PlanArgs),
+}
 
 /// Runs one command and maps its error to an exit code.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
-    match cli.command {}
+    match cli.command {
+        Command::Plan(args) => plan::run(&args),
+    }
 }

@@ -2,6 +2,11 @@
 
 pub mod information;
 pub mod mechanism;
+mod shockwave;
+mod shockwave_paper;
+
+pub use shockwave::Shockwave;
+pub use shockwave_paper::ShockwavePaper;
 
 use crate::types::{ClusterView, Decision, MemoryError};
 

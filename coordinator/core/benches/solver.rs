@@ -1,0 +1,195 @@
+//! The planner's goals: time, gap and restarts against size, and against HiGHS.
+//!
+//! One JSON object per result on standard output; how cost grows is drawn to
+//! `target/bench/solver-growth.svg`.
+#![allow(clippy::unwrap_used)] // A benchmark that cannot go on should stop.
+
+mod instances;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use plotters::prelude::*;
+use serde_json::{Value, json};
+use shockwave_core::market::{Objective, market_report};
+use shockwave_core::solver::{Effort, Placement, Plan, Program, Sides, solve, solve_exact};
+
+const RUNS: usize = 5;
+const SEEDS: u64 = 3;
+
+fn main() {
+    for (jobs, gpus, limit_ms) in
+        [(900, 256, 25.0), (2_000, 256, 75.0), (2_000, 1_024, 75.0), (10_000, 5_120, 250.0)]
+    {
+        for objective in [Objective::Progress, Objective::FinishTime] {
+            size(jobs, gpus, objective, limit_ms);
+        }
+    }
+    market();
+    for (jobs, gpus, rounds) in [(12, 8, 6), (20, 8, 10), (40, 16, 12)] {
+        against_highs(jobs, gpus, rounds);
+    }
+    largest();
+    growth();
+}
+
+fn report(name: &str, value: f64, unit: &str, goal: Value, holds: Option<bool>, against: &str) {
+    let row = json!({"name": name, "value": value, "unit": unit, "goal": goal, "holds": holds,
+        "against": against});
+    println!("{row}");
+}
+
+fn label(objective: Objective) -> &'static str {
+    match objective {
+        Objective::Progress => "progress",
+        Objective::FinishTime => "finish-time",
+    }
+}
+
+/// Plans once: the plan and its time, milliseconds, from the window on.
+fn timed(window: &shockwave_core::market::Window, objective: Objective) -> (Program, Plan, f64) {
+    let start = Instant::now();
+    let program = objective.program(window);
+    let plan = solve(&program, &Effort::default(), Placement::FewStarts, &|| false);
+    (program, plan, start.elapsed().as_secs_f64() * 1e3)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// One row of the goals: median time over seeds and runs, worst gap, restarts over their bound.
+fn size(jobs: usize, gpus: u32, objective: Objective, limit_ms: f64) {
+    let name = format!("{} {jobs}/{gpus}", label(objective));
+    let (mut times, mut gap, mut restarts, mut lost) = (vec![], 0.0_f64, 0.0_f64, 0);
+    for seed in 0..SEEDS {
+        let window = instances::window(jobs, gpus, 30, objective, seed);
+        for _ in 0..RUNS {
+            let (_, plan, ms) = timed(&window, objective);
+            times.push(ms);
+            let certificate = plan.certificate;
+            gap = gap.max(certificate.gap);
+            let ratio = certificate.restarts as f64 / certificate.restarts_bound.max(1) as f64;
+            restarts = restarts.max(ratio);
+            lost = lost.max(certificate.rounds_lost);
+        }
+    }
+    let ms = median(times);
+    let against = "one thread; Gurobi 24 threads 15 s published";
+    report(&format!("{name} time"), ms, "ms", json!(limit_ms), Some(ms <= limit_ms), against);
+    report(&format!("{name} gap"), gap, "", json!(5e-4), Some(gap <= 5e-4), "own upper bound");
+    let goal = (jobs == 900).then_some(1.1);
+    let holds = goal.map(|goal| restarts <= goal);
+    let goal = json!(goal);
+    report(&format!("{name} restarts"), restarts, "of lower bound", goal, holds, "lower bound");
+    report(&format!("{name} lost"), lost as f64, "GPU rounds", json!(0), Some(lost == 0), "");
+}
+
+fn market() {
+    let window = instances::window(900, 256, 30, Objective::Progress, 1);
+    let (_, plan, _) = timed(&window, Objective::Progress);
+    let start = Instant::now();
+    let found = market_report(&window, Objective::Progress, &plan.schedule, &|| false);
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    report("market 900/256 time", ms, "ms", Value::Null, None, "");
+    let gap = found.duality_gap;
+    report("market 900/256 duality gap", gap, "", Value::Null, None, "closed-form dual");
+    let residual = found.residual_max;
+    report("market 900/256 spending residual", residual, "", Value::Null, None, "budgets");
+}
+
+/// The same windows as N x T binaries in HiGHS, 15 seconds.
+fn against_highs(jobs: usize, gpus: u32, rounds: usize) {
+    let mut worst = f64::NEG_INFINITY;
+    let (mut ours, mut theirs) = (0.0, 0.0);
+    for seed in 0..SEEDS {
+        let window = instances::window(jobs, gpus, rounds, Objective::Progress, seed);
+        let (program, plan, ms) = timed(&window, Objective::Progress);
+        ours += ms;
+        let start = Instant::now();
+        let Ok(exact) = solve_exact(&program, &Sides::default(), None, 15.0) else {
+            eprintln!("HiGHS {jobs}x{rounds}: no plan in 15 s");
+            continue;
+        };
+        theirs += start.elapsed().as_secs_f64() * 1e3;
+        let below = exact.upper_bound - plan.certificate.objective;
+        worst = worst.max(below / exact.upper_bound.abs());
+    }
+    let name = format!("HiGHS {jobs}x{rounds}");
+    let holds = Some(worst <= 5e-4);
+    report(&format!("{name} our distance"), worst, "", json!(5e-4), holds, "HiGHS upper bound");
+    report(&format!("{name} time"), ours / theirs, "of HiGHS", Value::Null, None, "HiGHS 1 thread");
+}
+
+fn largest() {
+    let window = instances::window(50_000, 20_000, 30, Objective::Progress, 0);
+    let before = peak_mib();
+    let (_, plan, ms) = timed(&window, Objective::Progress);
+    let gap = plan.certificate.gap;
+    report("progress 50000/20000 time", ms, "ms", Value::Null, None, "");
+    report("progress 50000/20000 gap", gap, "", Value::Null, None, "own upper bound");
+    let memory = peak_mib() - before;
+    report("progress 50000/20000 memory", memory, "MiB above the window", Value::Null, None, "");
+}
+
+/// Peak resident memory, MiB; 0 where the system does not say.
+fn peak_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default();
+    let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok());
+    kib.unwrap_or(0.0) / 1024.0
+}
+
+/// Time against jobs (GPUs in proportion), GPUs and rounds.
+fn growth() {
+    let time = |jobs: usize, gpus: u32, rounds: usize| {
+        let window = instances::window(jobs, gpus, rounds, Objective::Progress, 1);
+        median((0..3).map(|_| timed(&window, Objective::Progress).2).collect())
+    };
+    let by_jobs: Vec<(f64, f64)> = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000]
+        .map(|n| (n as f64, time(n, n as u32 / 4, 30)))
+        .to_vec();
+    let by_gpus: Vec<(f64, f64)> =
+        [64, 128, 256, 512, 1_024, 2_048].map(|m| (f64::from(m), time(2_000, m, 30))).to_vec();
+    let by_rounds: Vec<(f64, f64)> =
+        [5, 10, 20, 30, 60, 120].map(|t| (t as f64, time(2_000, 512, t))).to_vec();
+    let slope = |points: &[(f64, f64)]| {
+        let (from, to) = (points[0], points[points.len() - 1]);
+        (to.1 / from.1).ln() / (to.0 / from.0).ln()
+    };
+    for (name, points) in [("jobs", &by_jobs), ("GPUs", &by_gpus), ("rounds", &by_rounds)] {
+        let name = format!("growth in {name}");
+        report(&name, slope(points), "power", Value::Null, None, "log-log slope");
+    }
+    draw(&[
+        ("jobs N, M = N/4, T = 30", by_jobs),
+        ("GPUs M, N = 2000, T = 30", by_gpus),
+        ("rounds T, N = 2000, M = 512", by_rounds),
+    ]);
+}
+
+fn draw(panels: &[(&str, Vec<(f64, f64)>)]) {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
+    std::fs::create_dir_all(&root).unwrap();
+    let path = root.join("solver-growth.svg");
+    let area = SVGBackend::new(&path, (960, 320)).into_drawing_area();
+    area.fill(&WHITE).unwrap();
+    for (panel, (title, points)) in area.split_evenly((1, panels.len())).iter().zip(panels) {
+        let most_ms = points.iter().map(|point| point.1).fold(1.0, f64::max) * 1.5;
+        let least_ms = points.iter().map(|point| point.1).fold(most_ms, f64::min) / 1.5;
+        let x = (points[0].0..points[points.len() - 1].0).log_scale();
+        let mut chart = ChartBuilder::on(panel)
+            .margin(8)
+            .caption(*title, ("sans-serif", 15))
+            .x_label_area_size(28)
+            .y_label_area_size(48)
+            .build_cartesian_2d(x, (least_ms..most_ms).log_scale())
+            .unwrap();
+        chart.configure_mesh().y_desc("ms").draw().unwrap();
+        let line = LineSeries::new(points.iter().copied(), BLUE.stroke_width(2)).point_size(3);
+        chart.draw_series(line).unwrap();
+    }
+    area.present().unwrap();
+    eprintln!("growth drawn to {}", path.display());
+}
