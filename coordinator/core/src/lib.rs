@@ -13,4 +13,5 @@ pub mod engine;
 pub mod placement;
 pub mod policies;
 pub mod predictor;
+pub mod simulator;
 pub mod types;

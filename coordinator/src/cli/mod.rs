@@ -2,6 +2,11 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 the coordinator cannot be reached.
 
+mod compare;
+mod reproduce;
+mod simulate;
+mod trace;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -17,10 +22,25 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {}
+pub enum Command {
+    /// Plays a trace against a policy in virtual time.
+    Simulate(simulate::SimulateArgs),
+    /// Plays a trace against several policies and compares them.
+    Compare(compare::CompareArgs),
+    /// Runs the paper's evaluation and writes evaluation.md with its pictures.
+    #[command(hide = true)]
+    Reproduce(reproduce::ReproduceArgs),
+    /// Generates and converts traces.
+    Trace(trace::TraceArgs),
+}
 
 /// Runs one command and maps its error to an exit code.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
-    match cli.command {}
+    match cli.command {
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
+        Command::Trace(args) => trace::run(&args),
+    }
 }
