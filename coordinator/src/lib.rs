@@ -4,3 +4,6 @@
 //! store, agent, command line, figures).
 
 pub mod cli;
+pub mod figures;
+pub mod reproduce;
+pub mod simulation;

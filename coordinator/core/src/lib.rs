@@ -15,4 +15,5 @@ pub mod placement;
 pub mod policies;
 pub mod predictor;
 pub mod solver;
+pub mod simulator;
 pub mod types;

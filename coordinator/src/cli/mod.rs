@@ -3,6 +3,10 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 the coordinator cannot be reached.
 
 mod plan;
+mod compare;
+mod reproduce;
+mod simulate;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -22,6 +26,15 @@ pub struct Cli {
 pub enum Command {
     /// Plan a window of rounds.
     Plan(plan::PlanArgs),
+    /// Plays a trace against a policy in virtual time.
+    Simulate(simulate::SimulateArgs),
+    /// Plays a trace against several policies and compares them.
+    Compare(compare::CompareArgs),
+    /// Runs the paper's evaluation and writes evaluation.md with its pictures.
+    #[command(hide = true)]
+    Reproduce(reproduce::ReproduceArgs),
+    /// Generates and converts traces.
+    Trace(trace::TraceArgs),
 }
 
 /// Runs one command and maps its error to an exit code.
@@ -29,5 +42,9 @@ pub enum Command {
 pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Plan(args) => plan::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
+        Command::Trace(args) => trace::run(&args),
     }
 }

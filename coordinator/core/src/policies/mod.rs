@@ -8,7 +8,38 @@ mod shockwave_paper;
 pub use shockwave::Shockwave;
 pub use shockwave_paper::ShockwavePaper;
 
-use crate::types::{ClusterView, Decision, MemoryError};
+mod afs;
+mod allox;
+mod conic;
+mod drf;
+mod fifo;
+mod gandiva_fair;
+mod gavel;
+mod list_rule;
+mod lpt;
+mod mst;
+mod ossp;
+mod srpt;
+mod themis;
+mod themis_filter;
+mod tiresias;
+
+pub use afs::Afs;
+pub use allox::Allox;
+pub use drf::Drf;
+pub use fifo::Fifo;
+pub use gandiva_fair::GandivaFair;
+pub use gavel::Gavel;
+pub use list_rule::ListRule;
+pub use lpt::Lpt;
+pub use mst::MaxSumThroughput;
+pub use ossp::OpenShop;
+pub use srpt::Srpt;
+pub use themis::Themis;
+pub use themis_filter::ThemisFilter;
+pub use tiresias::Tiresias;
+
+use crate::types::{ClusterView, Decision, JobView, MemoryError};
 
 /// What a policy is told about the future of a job (paper sections 2.2 and 8.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +79,12 @@ pub trait Policy: Send {
     /// Decides who runs next.
     fn decide(&mut self, view: &ClusterView) -> Decision;
 
+    /// The price of one GPU in each round of the last decision, when the policy is a market; in the
+    /// unit of its objective. For reports only.
+    fn prices(&self) -> Vec<f64> {
+        Vec::new()
+    }
+
     /// What it remembers from one decision to the next, as text (JSON): part of every snapshot, so
     /// that a restarted coordinator decides as the old one would have. Empty when it remembers
     /// nothing that matters.
@@ -62,4 +99,55 @@ pub trait Policy: Send {
     fn recall(&mut self, memory: &str) -> Result<(), MemoryError> {
         if memory.is_empty() { Ok(()) } else { Err(MemoryError::new(self.name(), "none expected")) }
     }
+}
+
+/// A policy's name on the command line, and how to make it with its defaults.
+pub type Entry = (&'static str, fn() -> Box<dyn Policy>);
+
+/// Every policy: the one place in which they are listed.
+pub const REGISTRY: &[Entry] = &[
+    ("gavel", || Box::<Gavel>::default()),
+    ("themis", || Box::<Themis>::default()),
+    ("themis-filter", || Box::<ThemisFilter>::default()),
+    ("allox", || Box::<Allox>::default()),
+    ("ossp", || Box::<OpenShop>::default()),
+    ("mst", || Box::<MaxSumThroughput>::default()),
+    ("gandiva-fair", || Box::<GandivaFair>::default()),
+    ("drf", || Box::<Drf>::default()),
+    ("fifo", || Box::<Fifo>::default()),
+    ("srpt", || Box::<Srpt>::default()),
+    ("lpt", || Box::<Lpt>::default()),
+    ("tiresias", || Box::<Tiresias>::default()),
+    ("afs", || Box::<Afs>::default()),
+    ("list-rule", || Box::<ListRule>::default()),
+];
+
+/// Makes a policy by its name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
+    REGISTRY.iter().find(|entry| entry.0 == name).map(|entry| (entry.1)())
+}
+
+/// Jobs by ascending key; equals stay in order of admission.
+fn ascending(view: &ClusterView, key: impl Fn(&JobView) -> (f64, f64)) -> Decision {
+    let mut ranked: Vec<_> = view.jobs.iter().map(|job| (key(job), job.id)).collect();
+    ranked.sort_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    Decision::Order(ranked.into_iter().map(|(_, id)| id).collect())
+}
+
+/// A memory as text.
+fn remembered(memory: &impl serde::Serialize) -> String {
+    // Maps with numbers as keys and finite values cannot fail to serialise.
+    serde_json::to_string(memory).unwrap_or_default()
+}
+
+/// A memory from its text; nothing from no text.
+fn recalled<T: serde::de::DeserializeOwned + Default>(
+    owner: &str,
+    memory: &str,
+) -> Result<T, MemoryError> {
+    if memory.is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_str(memory).map_err(|error| MemoryError::new(owner, error))
 }

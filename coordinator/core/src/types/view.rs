@@ -24,7 +24,8 @@ pub struct JobView {
     pub epochs_done: f64,
     /// Service time received, seconds.
     pub attained_s: f64,
-    /// Optimiser steps left at the current batch size.
+    /// Optimiser steps left at the current batch size (below 0 only in the published semantics,
+    /// for a job that was credited more than it had left).
     pub steps_left: f64,
     /// Optimiser steps per second of the whole job at the current batch size.
     pub steps_per_s: f64,
@@ -48,7 +49,11 @@ impl JobView {
     /// Remaining time if the throughput of this moment stayed: what a reactive scheduler believes.
     #[must_use]
     pub fn reactive_left_s(&self) -> f64 {
-        if self.steps_per_s > 0.0 { self.steps_left / self.steps_per_s } else { f64::INFINITY }
+        if self.steps_per_s > 0.0 {
+            self.steps_left.max(0.0) / self.steps_per_s
+        } else {
+            f64::INFINITY
+        }
     }
 }
 

@@ -1,0 +1,103 @@
+//! Speed of the simulator, one thread: the published 900-job trace on 256 GPUs when
+//! `../shared/reference` is there, and generated traces of growing size.
+//!
+//! Prints one JSON object per result row; everything else goes to stderr.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use shockwave_core::policies;
+use shockwave_core::predictor::{self, Profile};
+use shockwave_core::simulator::generate::{Recipe, generate};
+use shockwave_core::simulator::profiles::{Profiles, Throughputs};
+use shockwave_core::simulator::{Workload, published};
+
+/// Policy, goal in seconds, and what the published code takes, CPU seconds.
+const GOALS: [(&str, f64, f64); 7] = [
+    ("gandiva-fair", 0.5, 13.53),
+    ("gavel", 3.0, 12.94),
+    ("themis", 3.0, 34.48),
+    ("allox", 3.0, 16.11),
+    ("ossp", 3.0, 17.55),
+    ("mst", 3.0, 12.61),
+    ("shockwave", 10.0, 355.74),
+];
+const RUNS: usize = 3;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference");
+    if !folder.is_dir() {
+        eprintln!("skipped: ../shared/reference is not there");
+        return Ok(());
+    }
+    let tables = Tables::read(&folder)?;
+    let trace = fs::read_to_string(folder.join("trace_900_256gpu.csv"))?;
+    let workload = Workload::parse(&trace, &tables.profiles, &tables.speeds)?;
+    for (policy, goal_s, published_s) in GOALS {
+        let Some(median_s) = median_s(&workload, 256, policy, RUNS) else { continue };
+        row(
+            &format!("900 jobs, 256 GPUs: {policy}"),
+            median_s,
+            Some((goal_s, median_s <= goal_s)),
+            &format!("published code, CPU seconds: {published_s}"),
+        );
+    }
+    for jobs in [1000, 3000, 10_000] {
+        let gpus = jobs * 256 / 1000;
+        let recipe = Recipe::published(jobs, 1);
+        let trace = generate(&recipe, &tables.profiles, &tables.speeds)?;
+        let workload = Workload::join(&trace, &tables.profiles, &tables.speeds)?;
+        for policy in ["gandiva-fair", "gavel", "list-rule", "shockwave"] {
+            let Some(seconds) = median_s(&workload, gpus, policy, 1) else { continue };
+            let goal = (jobs == 10_000).then_some((600.0, seconds <= 600.0));
+            row(&format!("{jobs} jobs, {gpus} GPUs: {policy}"), seconds, goal, "");
+        }
+    }
+    Ok(())
+}
+
+struct Tables {
+    profiles: Profiles,
+    speeds: Throughputs,
+}
+
+impl Tables {
+    fn read(folder: &Path) -> Result<Self, Box<dyn Error>> {
+        let read = |name: &str| fs::read_to_string(folder.join(name));
+        let profiles = Profiles::parse(
+            &read("datasets.csv")?,
+            &read("gns_rules.csv")?,
+            &read("accordion_rules.csv")?,
+        )?;
+        Ok(Self { profiles, speeds: Throughputs::parse(&read("throughput_v100_wisr.csv")?)? })
+    }
+}
+
+/// Median time of some runs, seconds; `None` when the policy does not exist.
+fn median_s(workload: &Workload, gpus: u32, policy: &str, runs: usize) -> Option<f64> {
+    let mut times: Vec<f64> = (0..runs)
+        .map(|_| {
+            let mut policy = policies::by_name(policy)?;
+            let mut predictor = predictor::by_name("restatement", Profile::default()).ok()?;
+            let begun = Instant::now();
+            published::simulate(workload, gpus, policy.as_mut(), predictor.as_mut(), &mut ());
+            Some(begun.elapsed().as_secs_f64())
+        })
+        .collect::<Option<_>>()?;
+    times.sort_by(f64::total_cmp);
+    Some(times[times.len() / 2])
+}
+
+fn row(name: &str, value: f64, goal: Option<(f64, bool)>, against: &str) {
+    let row = serde_json::json!({
+        "name": name,
+        "value": value,
+        "unit": "s",
+        "goal": goal.map(|goal| format!("at most {} s", goal.0)),
+        "holds": goal.map(|goal| goal.1),
+        "against": against,
+    });
+    println!("{row}");
+}

@@ -1,0 +1,159 @@
+//! The published semantics against the published results (`../shared/reference`).
+
+// A test stops at the first thing that is not as it must be.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use shockwave_core::policies;
+use shockwave_core::simulator::profiles::{Profiles, Throughputs};
+use shockwave_core::simulator::report::{Contention, Outcome};
+use shockwave_core::simulator::{Exact, Workload, published};
+
+const TRACES: [(&str, u32, &str); 3] =
+    [("120_32", 32, "tacc"), ("220_64", 64, "wisr"), ("900_256", 256, "wisr")];
+
+fn reference() -> Option<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference");
+    if !folder.is_dir() {
+        eprintln!("skipped: ../shared/reference is not there");
+        return None;
+    }
+    Some(folder)
+}
+
+fn workload(folder: &PathBuf, trace: &str, table: &str) -> Workload {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let profiles = Profiles::parse(
+        &read("datasets.csv"),
+        &read("gns_rules.csv"),
+        &read("accordion_rules.csv"),
+    )
+    .unwrap();
+    let speeds = Throughputs::parse(&read(&format!("throughput_v100_{table}.csv"))).unwrap();
+    Workload::parse(&read(&format!("trace_{trace}gpu.csv")), &profiles, &speeds).unwrap()
+}
+
+fn play(workload: &Workload, gpus: u32, policy: &str) -> Outcome {
+    let mut policy = policies::by_name(policy).unwrap();
+    let mut predictor = Exact::new(workload);
+    published::simulate(workload, gpus, policy.as_mut(), &mut predictor, &mut ())
+}
+
+/// Rows of a CSV file as maps from column to text.
+fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    reader
+        .records()
+        .map(|record| {
+            let record = record.unwrap();
+            header.iter().zip(record.iter()).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn gandiva_fair_gives_every_job_its_published_completion_time() {
+    let Some(folder) = reference() else { return };
+    let published = rows(&fs::read_to_string(folder.join("per_job_results.csv")).unwrap());
+    for (trace, gpus, table) in TRACES {
+        let outcome = play(&workload(&folder, trace, table), gpus, "gandiva-fair");
+        let rhos = outcome.rhos(Contention::Trace);
+        let themis = outcome.rhos(Contention::WhileActive);
+        let mut compared = 0;
+        for row in published.iter().filter(|row| {
+            row["trace"] == trace && row["policy"] == "gandiva_fair" && row["source"] == "rerun"
+        }) {
+            let id: u64 = row["job_id"].parse().unwrap();
+            let place = outcome.jobs.iter().position(|job| job.id.0 == id).unwrap();
+            let number = |column: &str| row[column].parse::<f64>().unwrap();
+            let job = &outcome.jobs[place];
+            assert!(
+                (job.jct_s - number("jct_s")).abs() < 0.02,
+                "trace {trace}, job {id}: completion time {} s, published {} s",
+                job.jct_s,
+                number("jct_s"),
+            );
+            assert!(
+                (rhos[place] - number("ftf")).abs() < 2e-5,
+                "trace {trace}, job {id}: rho {}, published {}",
+                rhos[place],
+                number("ftf"),
+            );
+            assert!(
+                (themis[place] / number("ftf_themis") - 1.0).abs() < 0.02,
+                "trace {trace}, job {id}: rho by active jobs {}, published {}",
+                themis[place],
+                number("ftf_themis"),
+            );
+            compared += 1;
+        }
+        assert_eq!(compared, outcome.jobs.len(), "trace {trace}");
+    }
+}
+
+#[test]
+fn rounds_and_batch_changes_are_the_published_ones() {
+    let Some(folder) = reference() else { return };
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let outcome = play(&workload(&folder, "120_32", "tacc"), 32, "gandiva-fair");
+    let rounds = rows(&read("golden_gandiva_fair_120_32_rounds.csv"));
+    assert_eq!(outcome.rounds.len(), rounds.len());
+    for (round, row) in outcome.rounds.iter().zip(&rounds) {
+        let start_s: f64 = row["start_s"].parse().unwrap();
+        assert!((round.start_s - start_s).abs() < 0.01, "round {}", row["round"]);
+        let column = "jobs(id in assignment order; space separated)";
+        let mut expected: Vec<u64> =
+            row[column].split_whitespace().map(|id| id.parse().unwrap()).collect();
+        let mut got: Vec<u64> = round.jobs.iter().map(|id| id.0).collect();
+        expected.sort_unstable();
+        got.sort_unstable();
+        assert_eq!(got, expected, "round {}", row["round"]);
+    }
+    let changes = rows(&read("golden_gandiva_fair_120_32_batch_changes.csv"));
+    let mut expected: Vec<(u64, u32, u32)> = changes
+        .iter()
+        .map(|row| {
+            let number = |column: &str| row[column].parse::<u32>().unwrap();
+            (u64::from(number("job_id")), number("old_bs"), number("new_bs"))
+        })
+        .collect();
+    let mut got: Vec<_> = outcome.batch_changes.iter().map(|c| (c.id.0, c.from, c.to)).collect();
+    expected.sort_unstable();
+    got.sort_unstable();
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn profiled_schedules_and_exclusive_run_times_are_the_published_ones() {
+    let Some(folder) = reference() else { return };
+    for (trace, _, table) in TRACES {
+        let with_times = workload(&folder, trace, table);
+        let text = fs::read_to_string(folder.join(format!("trace_{trace}gpu.csv"))).unwrap();
+        // Without its last column the exclusive run time is computed from the profile.
+        let cut: Vec<&str> = text.lines().map(|line| line.rsplit_once(',').unwrap().0).collect();
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        let profiles = Profiles::parse(
+            &read("datasets.csv"),
+            &read("gns_rules.csv"),
+            &read("accordion_rules.csv"),
+        )
+        .unwrap();
+        let speeds = Throughputs::parse(&read(&format!("throughput_v100_{table}.csv"))).unwrap();
+        let computed = Workload::parse(&cut.join("\n"), &profiles, &speeds).unwrap();
+        for (a, b) in with_times.jobs.iter().zip(&computed.jobs) {
+            let error = b.exclusive_s / a.exclusive_s - 1.0;
+            assert!(error.abs() < 1e-6, "trace {trace}, job {}: {error}", a.spec.id);
+        }
+        let schedules = rows(&read(&format!("bs_schedule_{trace}gpu.csv")));
+        for (job, row) in computed.jobs.iter().zip(&schedules) {
+            let segments: Vec<String> =
+                job.schedule.iter().map(|(epoch, batch)| format!("{epoch}:{batch}")).collect();
+            let expected = &row["segments(start_epoch:batch_size;...)"];
+            assert_eq!(&segments.join(";"), expected, "trace {trace}, job {}", job.spec.id);
+        }
+    }
+}
