@@ -226,10 +226,7 @@ impl Lease {
 
     pub(super) fn status(&self) -> WorkerStatus {
         let mut status = WorkerStatus {
-            lease: Some(LeaseRef {
-                job_id: self.key.job_id,
-                lease_epoch: self.key.lease_epoch,
-            }),
+            lease: Some(LeaseRef { job_id: self.key.job_id, lease_epoch: self.key.lease_epoch }),
             nonce: self.nonce.clone(),
             ..WorkerStatus::default()
         };
