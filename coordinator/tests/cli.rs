@@ -76,8 +76,20 @@ impl User {
 
     fn serve_arguments() -> Vec<&'static str> {
         vec![
-            "serve", "--json", "--listen", "127.0.0.1:0", "--devices", "cpu:1", "--round-s", "2",
-            "--grace-s", "2", "--policy", "fifo", "--node", "here",
+            "serve",
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+            "--devices",
+            "cpu:1",
+            "--round-s",
+            "2",
+            "--grace-s",
+            "2",
+            "--policy",
+            "fifo",
+            "--node",
+            "here",
         ]
     }
 
@@ -181,13 +193,17 @@ fn what_goes_wrong_is_said_with_what_to_do() {
     assert_eq!((code, error.contains("fifo")), (2, true), "{error}");
     let serve = user.serve();
     let (code, error) = user.fail(&["show", "7"]);
-    assert_eq!((code, error.as_str()), (1, "shockwave: there is no job 7; `shockwave jobs` lists them\n"));
+    assert_eq!(
+        (code, error.as_str()),
+        (1, "shockwave: there is no job 7; `shockwave jobs` lists them\n")
+    );
     let (code, error) = user.fail(&User::serve_arguments());
     assert_eq!((code, error.contains("in use by another coordinator")), (1, true), "{error}");
     let address = serve.ready["coordinator"].as_str().unwrap().trim_start_matches("http://");
     let other = user.path("other");
     let other = other.to_str().unwrap();
-    let (code, error) = user.fail(&["serve", "--state", other, "--listen", address, "--devices", "cpu:1"]);
+    let (code, error) =
+        user.fail(&["serve", "--state", other, "--listen", address, "--devices", "cpu:1"]);
     assert_eq!((code, error.contains("cannot listen on")), (1, true), "{error}");
     let (code, error) = user.fail(&["submit", "--gpus", "0", "--", "true"]);
     assert_eq!((code, error.contains("--gpus")), (2, true), "{error}");
@@ -284,7 +300,8 @@ fn accounts_and_copies() {
         }
     }
     drop(serve);
-    let mut command = user.command(&["serve", "--json", "--listen", "127.0.0.1:0", "--devices", "none"]);
+    let mut command =
+        user.command(&["serve", "--json", "--listen", "127.0.0.1:0", "--devices", "none"]);
     command.arg("--state").arg(&copy).args(["--policy", "fifo", "--round-s", "2"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();

@@ -110,7 +110,9 @@ async fn a_cancelled_job_is_gone_at_its_deadline_with_all_its_children() {
     let asked = std::time::Instant::now();
     let cancel = CancelJobRequest { job_id: job.id, reason: "enough".into() };
     coordinator.client().cancel_job(coordinator.with_token(cancel)).await.unwrap();
-    let job = coordinator.until(job.id, |info| info.ended_unix_s.is_some() && info.devices.is_empty()).await;
+    let job = coordinator
+        .until(job.id, |info| info.ended_unix_s.is_some() && info.devices.is_empty())
+        .await;
     assert!(pids.iter().all(|&pid| !is_alive(pid)));
     assert!(asked.elapsed().as_secs_f64() >= 1.0, "it had its grace");
     assert_eq!(job.state(), JobState::Cancelled);
@@ -152,11 +154,8 @@ async fn jobs_share_the_slots_and_all_end() {
     for number in 0..6 {
         coordinator.submit(shell(&format!("sleep 0.2; exit $(({number} % 2))"))).await;
     }
-    let gang = JobRequest {
-        gpus: 2,
-        workers: 2,
-        ..shell("echo $RANK of $WORLD_SIZE on $SHOCKWAVE_SLOT")
-    };
+    let gang =
+        JobRequest { gpus: 2, workers: 2, ..shell("echo $RANK of $WORLD_SIZE on $SHOCKWAVE_SLOT") };
     let gang = coordinator.submit(gang).await.id;
     for id in 1..=6 {
         let expected = if id % 2 == 1 { JobState::Finished } else { JobState::Failed };

@@ -43,17 +43,15 @@ impl<'a> Worker<'a> {
         let path = folder.join("env");
         eventually("the shell starts", || path.exists()).await;
         let text = std::fs::read_to_string(&path).unwrap();
-        let variables: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once('=')).collect();
+        let variables: BTreeMap<_, _> =
+            text.lines().filter_map(|line| line.split_once('=')).collect();
         let number = |name: &str| variables[name].parse().unwrap();
         assert_eq!(variables[env::COORDINATOR], coordinator.address);
         assert!(Path::new(variables[env::CHECKPOINT_DIR]).is_dir());
         assert!(Path::new(variables[env::SPOOL_DIR]).is_dir());
         Self {
             coordinator,
-            lease: LeaseRef {
-                job_id: number(env::JOB_ID),
-                lease_epoch: number(env::LEASE_EPOCH),
-            },
+            lease: LeaseRef { job_id: number(env::JOB_ID), lease_epoch: number(env::LEASE_EPOCH) },
             token: variables[env::JOB_TOKEN].to_owned(),
         }
     }
@@ -132,7 +130,12 @@ async fn events_are_taken_once_and_in_order() {
     assert_eq!(worker.report(&[(1, started()), (2, epoch(0, 10))]).await.unwrap(), 2);
     assert_eq!(worker.report(&[(4, epoch(1, 50))]).await.unwrap(), 2);
     let change = RegimeChanged { epoch: 1, old_batch: 10, new_batch: 50, ..Default::default() };
-    let more = [(2, epoch(0, 10)), (3, Kind::RegimeChanged(change)), (4, epoch(1, 50)), (5, checkpoint(20))];
+    let more = [
+        (2, epoch(0, 10)),
+        (3, Kind::RegimeChanged(change)),
+        (4, epoch(1, 50)),
+        (5, checkpoint(20)),
+    ];
     assert_eq!(worker.report(&more).await.unwrap(), 5);
     let job = coordinator.show(id).await;
     assert_eq!(job.state(), JobState::Running);
@@ -147,7 +150,8 @@ async fn events_are_taken_once_and_in_order() {
     let finished = Finished { step: 40, checkpoint_sha256: "f".repeat(64), ..Default::default() };
     assert_eq!(worker.report(&[(6, Kind::Finished(finished))]).await.unwrap(), 6);
     std::fs::write(folder.path().join("end"), "").unwrap();
-    let job = coordinator.until(id, |info| info.ended_unix_s.is_some() && info.devices.is_empty()).await;
+    let job =
+        coordinator.until(id, |info| info.ended_unix_s.is_some() && info.devices.is_empty()).await;
     assert_eq!(job.state(), JobState::Finished);
     assert_eq!(job.checkpoint_sha256, "f".repeat(64));
     coordinator.stop().await;

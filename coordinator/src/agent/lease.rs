@@ -210,11 +210,6 @@ impl Lease {
         }
     }
 
-    /// Whether a deadline is running.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.phase == Phase::Running && self.stop.is_some()
-    }
-
     /// Removes its folder; only for a lease of which nothing runs.
     pub(super) fn forget(&self) {
         if let Err(error) = fs::remove_dir_all(self.folder.path())

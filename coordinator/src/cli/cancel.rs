@@ -24,7 +24,7 @@ pub struct CancelArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &CancelArgs) -> ExitCode {
+pub(super) fn run(args: &CancelArgs) -> ExitCode {
     run_async(cancel(args))
 }
 

@@ -19,7 +19,7 @@ pub struct CheckConfigArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &CheckConfigArgs) -> ExitCode {
+pub(super) fn run(args: &CheckConfigArgs) -> ExitCode {
     finish(check(args))
 }
 

@@ -78,7 +78,7 @@ impl From<NodeInfo> for Node {
 }
 
 /// Runs `cluster`.
-pub fn run(args: &ClusterArgs) -> ExitCode {
+pub(super) fn run(args: &ClusterArgs) -> ExitCode {
     run_async(async {
         let mut client = args.coordinator.connect().await?;
         let reply = client.cluster(ClusterRequest {}).await?.into_inner();
@@ -112,22 +112,17 @@ fn render(nodes: &[Node]) -> String {
             device.job.map_or_else(|| "idle".into(), |job| format!("job {job}")),
         ]
     };
-    let rows: Vec<_> = nodes
-        .iter()
-        .flat_map(|node| node.devices.iter().map(|device| row(node, device)))
-        .collect();
+    let rows: Vec<_> =
+        nodes.iter().flat_map(|node| node.devices.iter().map(|device| row(node, device))).collect();
     table::table(&["MACHINE", "STATE", "DEVICE", "MODEL", "RUNS"], &rows)
 }
 
 /// Runs `drain` (or, with `drained` false, `resume`).
-pub fn drain(args: &DrainArgs, drained: bool) -> ExitCode {
+pub(super) fn drain(args: &DrainArgs, drained: bool) -> ExitCode {
     run_async(async {
         let mut admin = args.coordinator.connect_admin().await?;
-        let request = DrainNodeRequest {
-            node: args.node.clone(),
-            drained,
-            reason: args.reason.clone(),
-        };
+        let request =
+            DrainNodeRequest { node: args.node.clone(), drained, reason: args.reason.clone() };
         let node = Node::from(admin.drain_node(request).await?.into_inner());
         if args.coordinator.json {
             json::print("node", &node)?;

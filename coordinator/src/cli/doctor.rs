@@ -29,7 +29,7 @@ struct Finding {
 }
 
 /// Runs the command.
-pub fn run(args: &DoctorArgs) -> ExitCode {
+pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     run_async(async {
         let mut findings = vec![devices(), secrets()];
         findings.extend(coordinator(&args.coordinator).await);

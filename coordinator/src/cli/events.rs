@@ -27,7 +27,7 @@ pub struct EventsArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &EventsArgs) -> ExitCode {
+pub(super) fn run(args: &EventsArgs) -> ExitCode {
     run_async(async {
         let mut client = args.coordinator.connect().await?;
         let request = EventsRequest { from: args.from, follow: args.follow, job_id: args.job };

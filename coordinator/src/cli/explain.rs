@@ -21,7 +21,7 @@ pub struct ExplainArgs {
 }
 
 /// Runs `explain`.
-pub fn run(args: &ExplainArgs) -> ExitCode {
+pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     run_async(async {
         let mut client = args.coordinator.connect().await?;
         let reply = client.explain(ShowJobRequest { job_id: args.id }).await?.into_inner();
@@ -66,7 +66,7 @@ fn render(id: u64, reply: &ExplainReply) -> String {
 }
 
 /// Runs `eta`.
-pub fn eta(args: &ExplainArgs) -> ExitCode {
+pub(super) fn eta(args: &ExplainArgs) -> ExitCode {
     run_async(async {
         let mut client = args.coordinator.connect().await?;
         let info = client.show_job(ShowJobRequest { job_id: args.id }).await?.into_inner();
@@ -75,7 +75,9 @@ pub fn eta(args: &ExplainArgs) -> ExitCode {
             json::print("eta", &job.eta)?;
         } else {
             let text = match (&job.eta, job.jct_s) {
-                (_, Some(jct_s)) => format!("job {} is {} after {}", job.id, job.state, duration(jct_s)),
+                (_, Some(jct_s)) => {
+                    format!("job {} is {} after {}", job.id, job.state, duration(jct_s))
+                }
                 (Some(eta), None) => format!(
                     "job {} ends in {}; four in five such jobs end in {} to {}",
                     job.id,
@@ -83,10 +85,9 @@ pub fn eta(args: &ExplainArgs) -> ExitCode {
                     duration(eta.low_s),
                     duration(eta.high_s)
                 ),
-                (None, None) => format!(
-                    "job {}: nothing is known yet of its speed or its length",
-                    job.id
-                ),
+                (None, None) => {
+                    format!("job {}: nothing is known yet of its speed or its length", job.id)
+                }
             };
             table::print(&text)?;
         }

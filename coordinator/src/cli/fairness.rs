@@ -71,7 +71,7 @@ impl From<FairnessReply> for Fairness {
 }
 
 /// Runs the command.
-pub fn run(args: &FairnessArgs) -> ExitCode {
+pub(super) fn run(args: &FairnessArgs) -> ExitCode {
     run_async(async {
         let mut client = args.coordinator.connect().await?;
         let reply = client.fairness(FairnessRequest {}).await?.into_inner();
@@ -102,8 +102,16 @@ fn render(fairness: &Fairness) -> String {
     };
     let rows: Vec<_> = fairness.users.iter().map(row).collect();
     let header = [
-        "USER", "JOBS", "DEVICE TIME", "SHARE", "WASTED", "PREEMPTED", "MEAN RHO", "WORST RHO",
-        "WEIGHT", "CAP",
+        "USER",
+        "JOBS",
+        "DEVICE TIME",
+        "SHARE",
+        "WASTED",
+        "PREEMPTED",
+        "MEAN RHO",
+        "WORST RHO",
+        "WEIGHT",
+        "CAP",
     ];
     let mut text = table::table(&header, &rows);
     text.push_str(&format!(

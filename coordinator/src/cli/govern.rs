@@ -33,7 +33,7 @@ pub struct WeightArgs {
 }
 
 /// Runs `hold` (or, with `held` false, `release`).
-pub fn hold(args: &HoldArgs, held: bool) -> ExitCode {
+pub(super) fn hold(args: &HoldArgs, held: bool) -> ExitCode {
     run_async(async {
         let mut client = args.coordinator.connect().await?;
         let mut jobs = Vec::new();
@@ -46,7 +46,7 @@ pub fn hold(args: &HoldArgs, held: bool) -> ExitCode {
 }
 
 /// Runs `weight`.
-pub fn weight(args: &WeightArgs) -> ExitCode {
+pub(super) fn weight(args: &WeightArgs) -> ExitCode {
     run_async(async {
         let mut client = args.coordinator.connect().await?;
         let request = SetWeightRequest { job_id: args.id, weight: args.weight };

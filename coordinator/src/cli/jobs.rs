@@ -21,7 +21,7 @@ pub struct JobsArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &JobsArgs) -> ExitCode {
+pub(super) fn run(args: &JobsArgs) -> ExitCode {
     run_async(jobs(args))
 }
 

@@ -2,12 +2,21 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use serde::Serialize;
 use shockwave_proto::v1::{PlanReply, PlanRequest};
 
 use super::connect::{CliError, CoordinatorArgs, run_async};
 use super::json;
 use super::table::{self, duration, or_dash};
+
+/// Shows the plan that the coordinator is carrying out
+#[derive(Debug, Args)]
+pub struct LivePlanArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub coordinator: CoordinatorArgs,
+}
 
 /// The plan now in force.
 #[derive(Debug, Serialize)]

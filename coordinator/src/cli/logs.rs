@@ -26,7 +26,7 @@ pub struct LogsArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &LogsArgs) -> ExitCode {
+pub(super) fn run(args: &LogsArgs) -> ExitCode {
     run_async(logs(args))
 }
 

@@ -50,6 +50,8 @@ pub enum Command {
     Jobs(jobs::JobsArgs),
     /// Shows everything about one job.
     Show(show::ShowArgs),
+    /// Shows the plan that the coordinator is carrying out.
+    Plan(live_plan::LivePlanArgs),
     /// Prints what a job printed.
     Logs(logs::LogsArgs),
     /// Ends jobs; their processes get their grace.
@@ -101,6 +103,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Submit(args) => submit::run(&args),
         Command::Jobs(args) => jobs::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Plan(args) => live_plan::run(&args.coordinator),
         Command::Logs(args) => logs::run(&args),
         Command::Cancel(args) => cancel::run(&args),
         Command::Wait(args) => wait::run(&args),

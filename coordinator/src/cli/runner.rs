@@ -16,6 +16,6 @@ pub struct RunnerArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &RunnerArgs) -> ExitCode {
+pub(super) fn run(args: &RunnerArgs) -> ExitCode {
     finish(runner::run(&args.folder).map(|()| ExitCode::SUCCESS).map_err(CliError::Failed))
 }

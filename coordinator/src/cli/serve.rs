@@ -67,7 +67,7 @@ pub struct ServeSettings {
     /// Shortest run of a lease before it is taken back, seconds [default: a quarter of a round]
     #[arg(long, value_name = "SECONDS")]
     pub min_run_s: Option<f64>,
-    /// Scheduling policy [default: shockwave]
+    /// Scheduling policy [default: fifo]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
     /// Predictor of batch sizes and run times [default: restatement]
@@ -88,7 +88,7 @@ pub struct ServeSettings {
 const PORT: u16 = 7433;
 
 /// Runs the command.
-pub fn run(args: &ServeArgs) -> ExitCode {
+pub(super) fn run(args: &ServeArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     finish(match runtime {
         Ok(runtime) => runtime.block_on(serve(args)),
@@ -175,7 +175,7 @@ fn describe(options: &Options) -> String {
 ///
 /// # Errors
 /// With the line and what would be right.
-pub fn read(file: &Path) -> Result<ServeSettings, CliError> {
+pub(super) fn read(file: &Path) -> Result<ServeSettings, CliError> {
     let name = |what: String| CliError::Usage(format!("{}: {what}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| name(error.to_string()))?;
     toml::from_str(&text).map_err(|error| name(error.to_string()))

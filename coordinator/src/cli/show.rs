@@ -20,7 +20,7 @@ pub struct ShowArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &ShowArgs) -> ExitCode {
+pub(super) fn run(args: &ShowArgs) -> ExitCode {
     run_async(show(args))
 }
 

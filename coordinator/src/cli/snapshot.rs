@@ -20,7 +20,7 @@ pub struct SnapshotArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &SnapshotArgs) -> ExitCode {
+pub(super) fn run(args: &SnapshotArgs) -> ExitCode {
     run_async(async {
         let folder = std::path::absolute(&args.folder);
         let folder = folder.map_err(|error| CliError::Usage(format!("the folder: {error}")))?;

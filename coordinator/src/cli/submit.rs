@@ -183,7 +183,7 @@ impl SubmitArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &SubmitArgs) -> ExitCode {
+pub(super) fn run(args: &SubmitArgs) -> ExitCode {
     run_async(submit(args))
 }
 

@@ -8,14 +8,14 @@ use super::connect::CliError;
 ///
 /// # Errors
 /// When standard output is closed.
-pub fn print(line: &str) -> Result<(), CliError> {
+pub(super) fn print(line: &str) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").map_err(|error| CliError::Failed(format!("cannot print: {error}")))
 }
 
 /// Columns as wide as their widest cell; the last one is not padded.
 #[must_use]
-pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(header[column].len())
@@ -32,7 +32,7 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
 
 /// A duration as people read it: `42 s`, `3 min 5 s`, `2 h 10 min`, `3 d 4 h`.
 #[must_use]
-pub fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "-".into();
     }
@@ -47,7 +47,7 @@ pub fn duration(seconds: f64) -> String {
 
 /// A value, or a dash.
 #[must_use]
-pub fn or_dash(value: Option<String>) -> String {
+pub(super) fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".into())
 }
 

@@ -98,7 +98,7 @@ impl From<TokenInfo> for Token {
 }
 
 /// Runs `token`.
-pub fn run(args: &TokenArgs) -> ExitCode {
+pub(super) fn run(args: &TokenArgs) -> ExitCode {
     run_async(async {
         let mut admin = args.coordinator.connect_admin().await?;
         match &args.action {
@@ -162,14 +162,11 @@ fn list(tokens: &[Token], as_json: bool) -> Result<(), CliError> {
 }
 
 /// Runs `user`.
-pub fn user(args: &UserArgs) -> ExitCode {
+pub(super) fn user(args: &UserArgs) -> ExitCode {
     run_async(async {
         let mut admin = args.coordinator.connect_admin().await?;
-        let terms = UserTerms {
-            user: args.user.clone(),
-            weight: args.weight,
-            gpus_max: args.gpus_max,
-        };
+        let terms =
+            UserTerms { user: args.user.clone(), weight: args.weight, gpus_max: args.gpus_max };
         let terms = admin.set_user(terms).await?.into_inner();
         if args.coordinator.json {
             let value = serde_json::json!({

@@ -25,7 +25,7 @@ pub struct TopArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &TopArgs) -> ExitCode {
+pub(super) fn run(args: &TopArgs) -> ExitCode {
     run_async(async {
         let pause = Duration::try_from_secs_f64(args.every_s)
             .map_err(|_| CliError::Usage(format!("--every-s is {}", args.every_s)))?;

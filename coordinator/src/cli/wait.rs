@@ -30,7 +30,7 @@ const RETURN: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs the command.
-pub fn run(args: &WaitArgs) -> ExitCode {
+pub(super) fn run(args: &WaitArgs) -> ExitCode {
     run_async(async {
         let Some(timeout_s) = args.timeout_s else { return wait(args).await };
         let limit = Duration::try_from_secs_f64(timeout_s)

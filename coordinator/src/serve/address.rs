@@ -46,7 +46,7 @@ pub fn default_state_dir() -> Option<PathBuf> {
 
 /// Name of the account that this process runs under.
 #[must_use]
-pub fn user_name() -> String {
+pub(super) fn user_name() -> String {
     std::env::var("USER")
         .ok()
         .filter(|name| !name.is_empty())

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use shockwave_core::engine::{Action, Engine, Event, KeptWorker, Refusal};
+use shockwave_core::engine::{Engine, Event, KeptWorker, Refusal};
 use shockwave_core::types::{JobId, NodeId, NodeInfo};
 use shockwave_proto::v1;
 

@@ -93,7 +93,11 @@ pub fn request(request: &v1::JobRequest) -> Result<(), Status> {
 /// # Errors
 /// `INVALID_ARGUMENT`.
 pub fn weight(weight: f64) -> Result<(), Status> {
-    if weight > 0.0 { number("weight", weight, 1e6) } else { Err(invalid("weight", weight, "above 0")) }
+    if weight > 0.0 {
+        number("weight", weight, 1e6)
+    } else {
+        Err(invalid("weight", weight, "above 0"))
+    }
 }
 
 /// A name of an account.

@@ -397,7 +397,8 @@ impl Owner {
         let ttl_s = self.state.configuration.engine.ttl_s;
         let now_s = self.clock.now_s();
         let engine = &self.state.engine;
-        let due = engine.leases().filter(|lease| lease.live && lease.expires_s - now_s < ttl_s * 0.67);
+        let due =
+            engine.leases().filter(|lease| lease.live && lease.expires_s - now_s < ttl_s * 0.67);
         let due: Vec<(u64, u64)> = due
             .map(|lease| (lease.job.0, lease.lease_epoch))
             .filter(|key| self.runs_as_command(*key))

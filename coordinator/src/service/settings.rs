@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use shockwave_core::engine::{self, Engine};
-use shockwave_core::policies::{self, Policy};
+use shockwave_core::policies::Policy;
 use shockwave_core::predictor::{self, Predictor, Profile};
+
+use super::policy;
 
 /// The configuration that decisions depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +29,7 @@ impl Default for Configuration {
                 planning: engine::Planning::Beside,
                 ..engine::Settings::default()
             },
-            policy: "gavel".into(),
+            policy: "fifo".into(),
             predictor: "restatement".into(),
             log_bytes_max: 64 << 20,
             jobs_max: 100_000,
@@ -42,7 +44,7 @@ pub enum ConfigurationError {
     #[error(transparent)]
     Setting(#[from] engine::SettingsError),
     /// The policy's name.
-    #[error("there is no policy {got:?}, expected one of {}", policy_names())]
+    #[error("there is no policy {got:?}, expected one of {}", policy::names())]
     Policy {
         /// What it was.
         got: String,
@@ -52,17 +54,13 @@ pub enum ConfigurationError {
     Predictor(#[from] predictor::UnknownPredictor),
 }
 
-fn policy_names() -> String {
-    policies::REGISTRY.iter().map(|entry| entry.0).collect::<Vec<_>>().join(", ")
-}
-
 impl Configuration {
     /// A new instance of the policy.
     ///
     /// # Errors
     /// When there is none of that name.
     pub fn policy(&self) -> Result<Box<dyn Policy>, ConfigurationError> {
-        policies::by_name(&self.policy)
+        policy::by_name(&self.policy)
             .ok_or_else(|| ConfigurationError::Policy { got: self.policy.clone() })
     }
 

@@ -120,7 +120,8 @@ fn every_prefix_of_the_writes_holds_what_was_acknowledged() {
         wait_for(&writer, number);
         acknowledged.push((fs::metadata(&wal).unwrap().len(), number));
     }
-    let (database, log) = (fs::read(folder.path().join("shockwave.db")).unwrap(), fs::read(&wal).unwrap());
+    let (database, log) =
+        (fs::read(folder.path().join("shockwave.db")).unwrap(), fs::read(&wal).unwrap());
     let images = 300;
     for image in 0..=images {
         let length = log.len() * image / images;
@@ -153,7 +154,8 @@ fn damage_is_never_taken_for_an_emptier_log() {
     let mut random = 12345_u64;
     let mut refused = 0;
     for _ in 0..200 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut damaged = content.clone();
         let at = (random >> 16) as usize % damaged.len();
         let length = 1 + (random >> 50) as usize % 64;
@@ -192,7 +194,8 @@ fn child_that_is_killed() {
 #[test]
 fn killed_at_named_moments_it_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
-    for (run, point) in ["store.commit", "store.committed"].into_iter().cycle().take(16).enumerate() {
+    for (run, point) in ["store.commit", "store.committed"].into_iter().cycle().take(16).enumerate()
+    {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "store::tests::child_that_is_killed", "--nocapture"])
             .env("SHOCKWAVE_TEST_STORE", folder.path())

@@ -26,9 +26,10 @@ fn front(owner: &Owner) -> Value {
         book.active().chain(ended).map(|job| Job::from(view::job(owner, job))).collect();
     jobs.sort_by_key(|job| job.id);
     let plan = view::plan(owner);
-    let rounds = plan.planned.iter().map(|round| {
-        json!({ "round": round.round, "jobs": round.job_ids, "price": round.price })
-    });
+    let rounds = plan
+        .planned
+        .iter()
+        .map(|round| json!({ "round": round.round, "jobs": round.job_ids, "price": round.price }));
     let stints = book.history.iter().rev().take(STINTS_MAX).map(stint);
     let nodes = book.nodes.iter().map(|(name, node)| {
         let info = cluster::info(owner, name, node);

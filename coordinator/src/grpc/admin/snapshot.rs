@@ -18,6 +18,7 @@ pub(super) async fn snapshot(shared: &Shared, folder: String) -> Result<Snapshot
     let database = shared.database.clone();
     let copied = tokio::task::spawn_blocking(move || store::copy(&database, &folder)).await;
     let copied = copied.map_err(|error| Status::internal(error.to_string()))?;
-    let (number, size_bytes) = copied.map_err(|error| Status::failed_precondition(error.to_string()))?;
+    let (number, size_bytes) =
+        copied.map_err(|error| Status::failed_precondition(error.to_string()))?;
     Ok(SnapshotReply { number, size_bytes })
 }

@@ -78,12 +78,13 @@ fn remedy(job: &Job, it: &Explanation, round_s: f64) -> String {
         Standing::Queued { gpus_ahead, .. } => format!(
             "a larger weight (now {}), {} fewer devices asked for ahead of it, or time: its fair \
              share grows with every round of {round_s} s that it waits",
-            job.request.weight,
-            gpus_ahead
+            job.request.weight, gpus_ahead
         ),
         Standing::Starting { .. } | Standing::Running { .. } | Standing::Yielding { .. } => {
             String::new()
         }
-        Standing::OutOfReach { .. } => "the return of those machines, or the end of its lease".into(),
+        Standing::OutOfReach { .. } => {
+            "the return of those machines, or the end of its lease".into()
+        }
     }
 }

@@ -49,8 +49,7 @@ pub(crate) fn report(owner: &Owner) -> FairnessReply {
         share.mean_rho = mean(own);
         share.worst_rho = own.iter().copied().reduce(f64::max);
         let default = || UserTerms { user: user.to_owned(), weight: 1.0, gpus_max: None };
-        share.terms =
-            Some(owner.state.book.users.get(user).cloned().unwrap_or_else(default));
+        share.terms = Some(owner.state.book.users.get(user).cloned().unwrap_or_else(default));
         share
     });
     FairnessReply {
