@@ -3,7 +3,17 @@
 //! Architecture invariant: decisions are made in the core; this crate carries them out (gRPC,
 //! store, agent, command line, figures).
 
+pub mod agent;
 pub mod cli;
 pub mod figures;
 pub mod reproduce;
 pub mod simulation;
+pub mod devices;
+pub mod files;
+pub mod grpc;
+pub mod runner;
+pub mod secrets;
+pub mod serve;
+pub mod service;
+pub mod store;
+pub mod web;

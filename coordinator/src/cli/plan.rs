@@ -9,6 +9,8 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
+use super::connect::CoordinatorArgs;
+use super::live_plan;
 use shockwave_core::market::{Account, Instance, InstanceJob, MarketReport, market_report};
 use shockwave_core::solver::{
     Certificate, Effort, Method, Placement, Plan, Program, Sides, polish, solve, solve_constrained,
@@ -17,15 +19,15 @@ use shockwave_core::solver::{
 /// A gap above this is worth HiGHS's time.
 const POLISH_ABOVE: f64 = 1e-4;
 
-/// Plans a window of rounds and certifies how far the plan can be from the best.
+/// Shows the coordinator's plan; with an instance, plans that and certifies how far the plan can be
+/// from the best.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Planning instance, a JSON file (`-` reads standard input).
+    /// Plan this instance instead, a JSON file (`-` reads standard input); needs no coordinator.
     #[arg(long, value_name = "FILE")]
-    instance: PathBuf,
-    /// Print the plan as JSON.
-    #[arg(long)]
-    json: bool,
+    instance: Option<PathBuf>,
+    #[command(flatten)]
+    coordinator: CoordinatorArgs,
 }
 
 /// What the command prints.
@@ -55,8 +57,11 @@ struct Market {
 /// Runs the command.
 #[must_use]
 pub fn run(args: &PlanArgs) -> ExitCode {
-    let name = args.instance.display();
-    let planned = read(&args.instance).and_then(|instance| {
+    let Some(file) = &args.instance else {
+        return live_plan::run(&args.coordinator);
+    };
+    let name = file.display();
+    let planned = read(file).and_then(|instance| {
         let report = plan(&instance).with_context(|| name.to_string())?;
         Ok((instance, report))
     });
@@ -67,7 +72,7 @@ pub fn run(args: &PlanArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if args.json {
+    if args.coordinator.json {
         match serde_json::to_string(&report) {
             Ok(text) => println!("{text}"),
             Err(error) => {
