@@ -1,53 +1,16 @@
 //! Several processes on loopback: what the workers say to each other, and what happens when one is gone.
 //!
-//! Each test starts this very program again, once for each worker, with the test `worker` and a task.
+//! Each test starts this very program again for each worker.
 #![allow(clippy::unwrap_used)] // Tests.
 
-use std::net::TcpListener;
-use std::process::{Command, Stdio};
+mod common;
+
 use std::time::Duration;
 
+use common::workers::{TASK, free_port, run, run_all};
 use shockwave_sdk::Error;
 use shockwave_sdk::distributed::{Group, Rendezvous};
 use tch::{Device, Kind, Tensor};
-
-const TASK: &str = "SHOCKWAVE_TEST_TASK";
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// Runs `size` workers with a task; whether each succeeded, and what it printed.
-fn run(task: &str, size: usize, timeout_s: &str) -> Vec<(bool, String)> {
-    let port = free_port().to_string();
-    let start = |rank: usize| {
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "worker", "--nocapture"])
-            .env(TASK, task)
-            .envs([("RANK", rank.to_string()), ("WORLD_SIZE", size.to_string())])
-            .envs([("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", port.as_str())])
-            .env("SHOCKWAVE_WORKER_TIMEOUT_S", timeout_s)
-            .env("OMP_NUM_THREADS", "1")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let children: Vec<_> = (0..size).map(start).collect();
-    let finish = |child: std::process::Child| {
-        let output = child.wait_with_output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
-    };
-    children.into_iter().map(finish).collect()
-}
-
-fn assert_all_succeed(task: &str, size: usize) {
-    for (rank, (succeeded, text)) in run(task, size, "60").into_iter().enumerate() {
-        assert!(succeeded && text.contains("task done"), "rank {rank}: {text}");
-    }
-}
 
 /// Not a test by itself: what a started worker does.
 #[test]
@@ -123,13 +86,13 @@ fn never_come(meeting: &Rendezvous) {
 
 #[test]
 fn two_and_four_workers_talk() {
-    assert_all_succeed("talk", 2);
-    assert_all_succeed("talk", 4);
+    run_all("talk", 2, &[]);
+    run_all("talk", 4, &[]);
 }
 
 #[test]
 fn dead_worker_is_an_error_on_the_others() {
-    let told = run("die", 3, "10");
+    let told = run("die", 3, &[("SHOCKWAVE_WORKER_TIMEOUT_S", "10")]);
     for (rank, (succeeded, text)) in told.iter().take(2).enumerate() {
         assert!(succeeded, "rank {rank}: {text}");
         assert!(text.contains("A worker has ended or cannot be reached"), "{text}");
@@ -138,14 +101,14 @@ fn dead_worker_is_an_error_on_the_others() {
 
 #[test]
 fn silent_worker_is_an_error_on_the_others() {
-    for (succeeded, text) in run("fall silent", 2, "2") {
+    for (succeeded, text) in run("fall silent", 2, &[("SHOCKWAVE_WORKER_TIMEOUT_S", "2")]) {
         assert!(succeeded, "{text}");
     }
 }
 
 #[test]
 fn absent_worker_is_an_error_in_the_rendezvous() {
-    for (succeeded, text) in run("never come", 2, "2") {
+    for (succeeded, text) in run("never come", 2, &[("SHOCKWAVE_WORKER_TIMEOUT_S", "2")]) {
         assert!(succeeded, "{text}");
     }
 }
