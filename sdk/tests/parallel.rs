@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::workers::{TASK, run, run_all};
@@ -10,7 +11,7 @@ use common::{GrowAt, Images};
 use serde::{Deserialize, Serialize};
 use shockwave_sdk::optim::Sgd;
 use shockwave_sdk::policy::Needs;
-use shockwave_sdk::session::{Builder, Every};
+use shockwave_sdk::session::Every;
 use shockwave_sdk::{Error, Output, Session};
 use tch::nn::{self, Module};
 use tch::{Device, Tensor};
@@ -60,6 +61,11 @@ impl Setup {
         let told = run_all("train", size, &[(SETUP, &text)]);
         told.iter().map(|text| left(text)).collect()
     }
+
+    /// One process. One of its own, since libtorch's generators are shared by the tests of a program.
+    fn alone(&self) -> Left {
+        self.run(1).remove(0)
+    }
 }
 
 const SETUP: &str = "SHOCKWAVE_TEST_SETUP";
@@ -71,17 +77,13 @@ fn left(text: &str) -> Left {
 }
 
 /// A network without BatchNorm and dropout, which see a batch in parts differently.
-fn network(vs: &nn::Path) -> impl Module {
+fn network(vs: &nn::Path) -> impl Module + use<> {
     let first = nn::linear(vs / "first", 192, 16, Default::default());
     let second = nn::linear(vs / "second", 16, 4, Default::default());
     nn::func(move |x| x.flatten(1, -1).apply(&first).tanh().apply(&second))
 }
 
-fn train(
-    setup: &Setup,
-    rank: usize,
-    settings: fn(Builder<'_>) -> Builder<'_>,
-) -> Result<Left, Error> {
+fn train(setup: &Setup, rank: usize) -> Result<Left, Error> {
     // Not the same on all workers: they must begin with rank 0's values all the same.
     tch::manual_seed(1 + rank as i64);
     let vs = nn::VarStore::new(Device::Cpu);
@@ -100,7 +102,7 @@ fn train(
     if let Some(folder) = &setup.folder {
         builder = builder.checkpoints(folder);
     }
-    let mut session = settings(builder).build(data)?;
+    let mut session = builder.build(data)?;
     let mut losses = Vec::new();
     while let Some(_epoch) = session.next_epoch()? {
         let (mut sum, mut count) = (0.0, 0);
@@ -122,8 +124,9 @@ fn train(
     }
     let metrics: Vec<f64> = session.metrics().values().copied().collect();
     assert!(metrics.iter().all(|&value| value == 0.5), "{metrics:?}");
-    let weights =
-        Tensor::cat(&vs.variables().iter().map(|(_, t)| t.flatten(0, -1)).collect::<Vec<_>>(), 0);
+    let named: BTreeMap<String, Tensor> = vs.variables().into_iter().collect();
+    let weights: Vec<Tensor> = named.values().map(|t| t.flatten(0, -1)).collect();
+    let weights = Tensor::cat(&weights, 0);
     let (exact, steps, batch) = (session.is_exact(), session.steps(), session.batch_size());
     let noise = session.noise().map(|noise| (noise.s, noise.g2));
     let weights = Vec::<f32>::try_from(weights.detach())?;
@@ -140,7 +143,7 @@ fn worker() {
     }
     let setup: Setup = serde_json::from_str(&std::env::var(SETUP).unwrap()).unwrap();
     let rank: usize = std::env::var("RANK").unwrap().parse().unwrap();
-    match train(&setup, rank, |builder| builder) {
+    match train(&setup, rank) {
         Ok(left) => println!("left: {}", serde_json::to_string(&left).unwrap()),
         Err(error) => println!("error: {error}"),
     }
@@ -163,7 +166,7 @@ fn assert_each_once<'a>(seen: impl IntoIterator<Item = &'a Left>, samples: usize
 }
 
 fn compare(setup: &Setup, size: usize) -> (Left, Vec<Left>) {
-    let alone = train(setup, 0, Builder::alone).unwrap();
+    let alone = setup.alone();
     let workers = setup.run(size);
     for worker in &workers {
         assert_eq!(worker.weights, workers[0].weights, "workers differ");
@@ -201,7 +204,7 @@ fn last_batch_may_have_fewer_samples_than_workers() {
 #[test]
 fn all_stop_at_the_same_step_and_any_number_goes_on() {
     let setup = Setup::new(90, 12, 30);
-    let whole = train(&setup, 0, Builder::alone).unwrap();
+    let whole = setup.alone();
     for (first, then) in [(2, 2), (2, 3), (3, 1)] {
         let folder = tempfile::tempdir().unwrap();
         let setup = setup.in_folder(folder.path());
@@ -211,11 +214,7 @@ fn all_stop_at_the_same_step_and_any_number_goes_on() {
             assert_eq!(worker.steps, 11);
             assert!(worker.outcome.starts_with("Yielded"), "{}", worker.outcome);
         }
-        let resumed = if then == 1 {
-            vec![train(&setup, 0, Builder::alone).unwrap()]
-        } else {
-            setup.run(then)
-        };
+        let resumed = if then == 1 { vec![setup.alone()] } else { setup.run(then) };
         assert_each_once(stopped.iter().chain(&resumed), 90);
         assert_eq!(resumed[0].exact, first == then, "{first} workers, then {then}");
         assert_close(&resumed[0].weights, &whole.weights);

@@ -12,7 +12,6 @@ use tch::{Kind, Tensor};
 use super::Session;
 use super::state::SessionState;
 use crate::Error;
-use crate::data::Batch;
 use crate::distributed::{Group, share};
 use crate::monitor::squared_norm;
 
@@ -29,7 +28,7 @@ pub(super) struct Handed {
 
 impl Handed {
     /// This worker's weight in the step.
-    pub fn weight(self) -> f64 {
+    pub(super) fn weight(self) -> f64 {
         if self.own == self.all { 1.0 } else { self.own as f64 / self.all as f64 }
     }
 }
@@ -95,7 +94,7 @@ impl Session {
         let Some(group) = &self.group else { return Ok(own) };
         let bytes = group.broadcast_bytes(&own.to_le_bytes())?;
         let bytes = <[u8; 8]>::try_from(bytes.as_slice());
-        bytes.map(u64::from_le_bytes).map_err(|_| unlike(group, "the batch size", "no number"))
+        bytes.map(u64::from_le_bytes).map_err(|_| unlike(group, "the batch size", &"no number"))
     }
 
     /// Rank 0's metrics of the epoch: only rank 0 need evaluate.
