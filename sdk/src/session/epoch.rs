@@ -112,7 +112,7 @@ impl Session {
         if matches!(self.phase, Phase::Ended(_)) {
             return Ok(());
         }
-        let done = self.sampler.cursor() + self.pending;
+        let done = self.sampler.cursor() + self.handed.all;
         if self.phase != Phase::Inside || done < self.sampler.len() {
             return Err(Error::OutOfOrder {
                 call: "end_epoch",
