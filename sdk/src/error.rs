@@ -103,6 +103,22 @@ pub enum Error {
         now: String,
     },
 
+    /// A call among the workers of a data parallel run failed: one of them has died, or did not come in time.
+    #[error(
+        "{what} failed on rank {rank} of {size} workers: {reason}. A worker has ended or cannot be reached; \
+         training can be resumed from the last checkpoint"
+    )]
+    Workers {
+        /// The call.
+        what: &'static str,
+        /// This worker.
+        rank: usize,
+        /// How many there are.
+        size: usize,
+        /// libtorch's reason.
+        reason: String,
+    },
+
     /// The connection to the coordinator failed in a way that training must know of.
     #[error("coordinator: {0}")]
     Coordinator(String),

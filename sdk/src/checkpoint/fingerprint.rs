@@ -17,11 +17,18 @@ pub struct Fingerprint {
     pub kind: String,
     /// Vector instructions of the processor, by which libtorch picks its kernels.
     pub processor: String,
+    /// Workers of a data parallel run: their number decides in which order gradients are summed.
+    #[serde(default = "alone")]
+    pub workers: usize,
+}
+
+fn alone() -> usize {
+    1
 }
 
 impl Fingerprint {
-    /// The fingerprint of this process and model.
-    pub fn of(arena: &Arena) -> Self {
+    /// The fingerprint of this process and model, trained by so many workers.
+    pub fn of(arena: &Arena, workers: usize) -> Self {
         let device = match arena.device() {
             tch::Device::Cuda(_) => "cuda".to_owned(),
             other => format!("{other:?}").to_lowercase(),
@@ -32,18 +39,21 @@ impl Fingerprint {
             threads: tch::get_num_threads(),
             kind: format!("{:?}", arena.kind()),
             processor: processor().to_owned(),
+            workers,
         }
     }
 
     /// What differs, as "what: then, now"; empty when a resumed run will end with the same bytes.
     pub fn differences(&self, now: &Self) -> Vec<String> {
         let threads = (self.threads.to_string(), now.threads.to_string());
+        let workers = (self.workers.to_string(), now.workers.to_string());
         [
             ("libtorch", &self.libtorch, &now.libtorch),
             ("device", &self.device, &now.device),
             ("threads", &threads.0, &threads.1),
             ("element kind", &self.kind, &now.kind),
             ("processor", &self.processor, &now.processor),
+            ("workers", &workers.0, &workers.1),
         ]
         .into_iter()
         .filter(|(_, then, now)| then != now)

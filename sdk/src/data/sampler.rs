@@ -28,8 +28,9 @@ pub(crate) fn rng(seed: u64, stream: Stream, a: u64, b: u64) -> ChaCha8Rng {
 
 /// The seed of libtorch's generators for one step. Reseeding each step makes the state of the generators, which tch can
 /// neither read nor write, a function of the step number.
-pub(crate) fn step_seed(seed: u64, step: u64) -> i64 {
-    rng(seed, Stream::Step, step, 0).next_u64() as i64
+/// Each worker of a data parallel run has its own: dropout must not repeat itself over the shares of a batch.
+pub(crate) fn step_seed(seed: u64, step: u64, rank: usize) -> i64 {
+    rng(seed, Stream::Step, step, rank as u64).next_u64() as i64
 }
 
 /// The source of a data set's random choices in one epoch.
@@ -158,7 +159,8 @@ mod tests {
 
     #[test]
     fn step_seeds_are_distinct() {
-        let seeds: std::collections::HashSet<i64> = (0..10_000).map(|s| step_seed(7, s)).collect();
+        let seeds: std::collections::HashSet<i64> =
+            (0..10_000).map(|s| step_seed(7, s / 4, s as usize % 4)).collect();
         assert_eq!(seeds.len(), 10_000);
     }
 }

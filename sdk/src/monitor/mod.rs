@@ -84,6 +84,8 @@ pub(crate) struct Monitor {
     rows: Vec<Row>,
     noise: NoiseAverage,
     split: Option<Split>,
+    /// Whether there are other workers: then their gradients are the parts, and no step need be split.
+    workers: bool,
 }
 
 impl Monitor {
@@ -103,7 +105,39 @@ impl Monitor {
             rows: Vec::new(),
             noise: NoiseAverage::new(settings.beta),
             split: None,
+            workers: false,
         })
+    }
+
+    /// Says that there are other workers.
+    pub(crate) fn with_workers(self, workers: bool) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// Whether the norms of the workers' gradients are wanted.
+    pub(crate) fn measures_workers(&self) -> bool {
+        self.workers && self.needs.noise
+    }
+
+    /// Notes a step of several workers: `numbers` are sums over them (first of `w^2 |g_i|^2`, second of `w |g_i|^2`),
+    /// `parts` their samples; the gradient is summed already.
+    pub(crate) fn add_workers(
+        &mut self,
+        arena: &Arena,
+        numbers: &Tensor,
+        parts: Vec<usize>,
+    ) -> Result<(), Error> {
+        if parts.len() < 2 {
+            return Ok(());
+        }
+        let total = squared_norm(arena.grads())?.f_reshape([1])?;
+        let values =
+            Tensor::f_cat(&[&numbers.f_narrow(0, 0, 2)?, &total, &total.f_zeros_like()?], 0)?;
+        self.rows.push(Row::of_workers(values, parts));
+        if self.rows.len() >= MAX_ROWS {
+            self.read(None)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn host_reads(&self) -> u64 {
@@ -115,13 +149,14 @@ impl Monitor {
     pub(crate) fn plan(&mut self, step: u64, samples: usize, micro: Option<usize>) -> Vec<usize> {
         let mut count = micro.map_or(1, |m| samples.div_ceil(m.max(1)));
         let sampled = self.needs.noise && step.is_multiple_of(self.settings.every_steps);
-        if sampled && count == 1 && samples >= 2 {
+        if sampled && count == 1 && samples >= 2 && !self.workers {
             count = 2;
         }
         // The first `samples % count` parts have one sample more.
         let parts: Vec<usize> =
             (0..count).map(|i| samples / count + usize::from(i < samples % count)).collect();
-        self.split = (self.needs.noise && count >= 2).then(|| Split::new(parts.clone()));
+        let splits = self.needs.noise && count >= 2 && !self.workers;
+        self.split = splits.then(|| Split::new(parts.clone()));
         parts
     }
 

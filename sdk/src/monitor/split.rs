@@ -19,9 +19,11 @@ pub(super) const ROW: usize = 4;
 /// A sampled step's numbers, on the device until the next read.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// Shape `[ROW]`. Two parts: [`pair`]'s numbers. More: `[sum w^2 |g_i|^2, sum w |g_i|^2, |g|^2, 0]`.
+    /// Shape `[ROW]`. A pair: [`pair`]'s numbers. Else `[sum w^2 |g_i|^2, sum w |g_i|^2, |g|^2, 0]`.
     pub values: Tensor,
     parts: Vec<usize>,
+    /// Whether the two gradients themselves were at hand, and not only their norms.
+    pair: bool,
 }
 
 /// The weight of each part.
@@ -31,13 +33,19 @@ fn weights(parts: &[usize]) -> Vec<f64> {
 }
 
 impl Row {
+    /// The row of a step whose parts were other workers': `values` as in [`Row::values`] without a pair.
+    pub(super) fn of_workers(values: Tensor, parts: Vec<usize>) -> Self {
+        Self { values, parts, pair: false }
+    }
+
     /// The estimates, from the numbers as read on the host.
     pub(super) fn sample(&self, values: &[f64]) -> NoiseSample {
         let w = weights(&self.parts);
         let &[first, second, third, fourth] = values else {
             return NoiseSample { s: f64::NAN, g2: f64::NAN, cosine: f64::NAN };
         };
-        if let [na, nb] = self.parts[..] {
+        if let ([na, nb], true) = (&self.parts[..], self.pair) {
+            let (na, nb) = (*na, *nb);
             let (dot, difference) = (first / (w[0] * w[1]), second / (w[1] * w[1]));
             let s = difference / (1.0 / na as f64 + 1.0 / nb as f64);
             return NoiseSample { s, g2: dot, cosine: first / (third * fourth).sqrt() };
@@ -88,7 +96,8 @@ impl Split {
             [na, nb] => pair(before, grads, nb as f64 / na as f64)?,
             _ => self.sums(grads, &weights(&parts))?,
         };
-        Ok(Some(Row { values, parts }))
+        let pair = parts.len() == 2;
+        Ok(Some(Row { values, parts, pair }))
     }
 
     /// The row of a step in more than two parts.
@@ -142,6 +151,23 @@ mod tests {
         assert!((got.s / (dot(&d, &d) / (1.0 / 24.0 + 1.0 / 40.0)) - 1.0).abs() < 1e-9);
         let cosine = dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt();
         assert!((got.cosine - cosine).abs() < 1e-9);
+    }
+
+    #[test]
+    fn two_workers_norms_give_what_their_gradients_give() {
+        let (a, b) = (random(1), random(2) + 0.5);
+        let (na, nb) = (24usize, 40usize);
+        let expected = run(&[a.copy(), b.copy()], &[na, nb]);
+        // What each worker knows: the norm of its own weighted gradient; and of the sum.
+        let w = weights(&[na, nb]);
+        let weighted = [&a * w[0], &b * w[1]];
+        let squares = weighted.each_ref().map(|g| dot(g, g));
+        let sum = &weighted[0] + &weighted[1];
+        let scaled = squares[0] / w[0] + squares[1] / w[1];
+        let numbers = [squares[0] + squares[1], scaled, dot(&sum, &sum), 0.0];
+        let got = Row::of_workers(Tensor::from_slice(&numbers), vec![na, nb]).sample(&numbers);
+        assert!((got.g2 / expected.g2 - 1.0).abs() < 1e-9, "{got:?}, {expected:?}");
+        assert!((got.s / expected.s - 1.0).abs() < 1e-9, "{got:?}, {expected:?}");
     }
 
     #[test]

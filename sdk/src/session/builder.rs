@@ -9,6 +9,7 @@ use std::time::Instant;
 use tch::nn::VarStore;
 
 use super::coordinator::Coordinator;
+use super::parallel::Handed;
 use super::save::{Best, Every, Saving};
 use super::stop::StopSources;
 use super::{Phase, Position, Session};
@@ -16,6 +17,7 @@ use crate::Error;
 use crate::arena::Arena;
 use crate::checkpoint::{Checkpoints, Writer};
 use crate::data::{Dataset, Sampler};
+use crate::distributed::{Group, Rendezvous};
 use crate::lr::LearningRate;
 use crate::monitor::{Monitor, NoiseSettings};
 use crate::optim::Optimizer;
@@ -45,6 +47,8 @@ pub struct Builder<'a> {
     output: Output,
     family: Option<String>,
     offline: bool,
+    group: Option<Group>,
+    alone: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -73,6 +77,8 @@ impl<'a> Builder<'a> {
             output: Output::Auto,
             family: None,
             offline: false,
+            group: None,
+            alone: false,
         }
     }
 
@@ -179,6 +185,21 @@ impl<'a> Builder<'a> {
         self
     }
 
+    /// The workers to train with (default: those that the environment names, see
+    /// [`Rendezvous::from_env`](crate::distributed::Rendezvous::from_env); none without it). The batch size is then that
+    /// of all together, and each works on its share; rank 0 alone writes checkpoints and shows progress.
+    /// BatchNorm's statistics stay each worker's own; rank 0's are saved.
+    pub fn workers(mut self, group: Group) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// Trains alone, whatever the environment says of other workers.
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+
     /// Checks all settings, moves the model's variables into the flat buffers and, when there are checkpoints, resumes
     /// from the newest one.
     ///
@@ -187,17 +208,24 @@ impl<'a> Builder<'a> {
     /// trained; [`Error::Data`] when there are no samples.
     pub fn build(mut self, data: impl Dataset + 'static) -> Result<Session, Error> {
         let (min, max) = self.check()?;
+        let group = self.join()?;
+        let chief = group.as_ref().is_none_or(Group::is_chief);
+        if !chief {
+            self.output = Output::Quiet;
+        }
         let arena = Arena::new(self.vs)?;
         self.optimizer.prepare(arena.params())?;
         let sampler = Sampler::new(data.len(), self.seed, self.shuffle)?;
         let batch = self.policy.initial().clamp(min, max);
         let signal = self.signals.then(signals::flag).transpose()?;
-        let coordinator =
-            if self.offline { Coordinator::default() } else { Coordinator::from_env()? };
+        // Rank 0 alone talks to the coordinator and writes.
+        let talks = chief && !self.offline;
+        let coordinator = if talks { Coordinator::from_env()? } else { Coordinator::default() };
         // Under a coordinator all processes of a job share the folder that it gives.
-        let folder = coordinator.checkpoint_folder().or(self.checkpoints);
+        let folder = coordinator.checkpoint_folder().or(self.checkpoints).filter(|_| chief);
         let mut session = Session {
-            monitor: Monitor::new(self.policy.needs(), self.noise, &arena)?,
+            monitor: Monitor::new(self.policy.needs(), self.noise, &arena)?
+                .with_workers(group.is_some()),
             rate: self.lr.resolve(data.len() as u64, batch)?,
             bounds: (min, max),
             initial_batch: batch,
@@ -213,7 +241,8 @@ impl<'a> Builder<'a> {
             epochs: self.epochs,
             position: Position { epoch: 0, step: 0, sample: 0, batch },
             phase: Phase::Between,
-            pending: 0,
+            handed: Handed::default(),
+            group,
             evaluation_cut: Cell::new(false),
             decisions: Vec::new(),
             metrics: BTreeMap::new(),
@@ -236,8 +265,20 @@ impl<'a> Builder<'a> {
                 ..session.saving_at(writer)
             });
         }
+        session.start_alike()?;
         session.report_start(self.family.unwrap_or_else(program_name));
         Ok(session)
+    }
+
+    /// Joins the other workers, if there are any.
+    fn join(&mut self) -> Result<Option<Group>, Error> {
+        match (self.group.take(), self.alone) {
+            (Some(group), _) => Ok(Some(group)),
+            (None, true) => Ok(None),
+            (None, false) => {
+                Rendezvous::from_env()?.map(|meeting| Group::join(&meeting)).transpose()
+            }
+        }
     }
 
     /// Checks the settings and returns the bounds of the batch size.

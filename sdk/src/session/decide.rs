@@ -38,14 +38,18 @@ impl Session {
         }
         let choice = self.policy.decide(&observation)?;
         let (min, max) = self.bounds;
-        let new_batch = choice.batch.clamp(min, max);
+        let chosen = self.chiefs_batch(choice.batch)?;
+        let new_batch = chosen.clamp(min, max);
         let old_batch = self.position.batch;
         if new_batch == old_batch {
             return Ok(());
         }
         let mut reason = choice.reason;
-        if new_batch != choice.batch {
-            reason = format!("{reason}; {} is outside the bounds {min}..={max}", choice.batch);
+        if chosen != choice.batch {
+            reason = format!("rank 0 chose {chosen}");
+        }
+        if new_batch != chosen {
+            reason = format!("{reason}; {chosen} is outside the bounds {min}..={max}");
         }
         self.progress.say(&format!("batch {old_batch} -> {new_batch}: {reason}"));
         self.position.batch = new_batch;

@@ -5,6 +5,7 @@ use super::{Outcome, Phase, Session};
 use crate::Error;
 use crate::data::step_seed;
 use crate::data::{Batch, Draw};
+use crate::distributed::Group;
 
 /// One epoch of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,21 +80,23 @@ impl Session {
             self.stopwatch.stop();
             return Ok(None);
         }
+        let (handed, indices) = self.own_share(indices);
         let draw = Draw { seed: self.seed, epoch: self.position.epoch };
-        let batch = self.data.training_batch(indices, draw)?;
-        batch.check(indices.len())?;
-        self.pending = indices.len();
-        tch::manual_seed(step_seed(self.seed, self.position.step));
+        let batch = self.data.training_batch(&indices, draw)?;
+        batch.check(handed.len)?;
+        self.handed = handed;
+        let rank = self.group.as_ref().map_or(0, Group::rank);
+        tch::manual_seed(step_seed(self.seed, self.position.step, rank));
         Ok(Some(batch.to_device(self.device())?))
     }
 
     /// Moves on past the batch that was handed out last.
     pub(super) fn take_pending(&mut self) {
-        if self.pending > 0 {
-            self.sampler.advance(self.pending);
-            self.position.sample += self.pending as u64;
+        let handed = std::mem::take(&mut self.handed);
+        if handed.all > 0 {
+            self.sampler.advance(handed.all);
+            self.position.sample += handed.all as u64;
             self.position.step += 1;
-            self.pending = 0;
         }
     }
 
@@ -109,7 +112,7 @@ impl Session {
         if matches!(self.phase, Phase::Ended(_)) {
             return Ok(());
         }
-        let done = self.sampler.cursor() + self.pending;
+        let done = self.sampler.cursor() + self.handed.all;
         if self.phase != Phase::Inside || done < self.sampler.len() {
             return Err(Error::OutOfOrder {
                 call: "end_epoch",
@@ -118,13 +121,14 @@ impl Session {
             });
         }
         self.take_pending();
-        if self.evaluation_cut.get() {
+        if self.any_worker(self.evaluation_cut.get())? {
             // The evaluation is not whole: it is repeated when the run resumes at this point, even if the coordinator
             // has taken its word back since.
             let stop = self.stop_asked().unwrap_or_else(Stop::taken_back);
             return self.end(stop);
         }
-        self.metrics = metrics.into_iter().map(|(n, v)| (n.into(), v)).collect();
+        let metrics = metrics.into_iter().map(|(n, v)| (n.into(), v)).collect();
+        self.metrics = self.chiefs_metrics(metrics)?;
         tch::no_grad(|| self.decide(true))?;
         self.monitor.reset_epoch()?;
         self.position.epoch += 1;

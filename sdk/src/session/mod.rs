@@ -32,6 +32,7 @@ mod decide;
 mod epoch;
 mod evaluation;
 mod outcome;
+mod parallel;
 mod resume;
 mod save;
 mod state;
@@ -55,6 +56,7 @@ use tch::{Device, Tensor};
 use crate::arena::Arena;
 use crate::checkpoint::{Name, Saved};
 use crate::data::{Dataset, Sampler};
+use crate::distributed::Group;
 use crate::lr::Rate;
 use crate::monitor::{Monitor, NoiseEstimate};
 use crate::optim::Optimizer;
@@ -98,8 +100,10 @@ pub struct Session {
     epochs: u64,
     position: Position,
     phase: Phase,
-    /// Samples handed out by `next_batch` and not yet used by a step.
-    pending: usize,
+    /// What `next_batch` has handed out and no step has used yet.
+    handed: parallel::Handed,
+    /// The other workers of a data parallel run.
+    group: Option<Group>,
     /// Whether a stop was seen during the evaluation that is going on.
     evaluation_cut: Cell<bool>,
     monitor: Monitor,

@@ -50,25 +50,32 @@ impl Session {
         if let Some((what, then, now)) = state.settings.difference(&self.settings()) {
             return Err(mismatch(what, then, now));
         }
+        let fingerprint = state.fingerprint.clone();
+        self.adopt(state)?;
+        restore_tensors(&loaded.snapshot.model, self.arena.named_variables())?;
+        restore_tensors(&loaded.snapshot.training, self.training_buffers())?;
+        self.warn_if_approximate(&fingerprint);
+        self.apply_bounds();
+        Ok(())
+    }
+
+    /// Takes over everything that is not a tensor.
+    pub(super) fn adopt(&mut self, state: SessionState) -> Result<(), Error> {
         self.policy.restore(&state.policy)?;
         self.monitor.restore(state.monitor)?;
         self.rate.restore(state.rate);
         self.optimizer.set_steps(state.optimizer_steps);
-        restore_tensors(&loaded.snapshot.model, self.arena.named_variables())?;
-        restore_tensors(&loaded.snapshot.training, self.training_buffers())?;
         self.position = state.position;
         self.sampler.seek(self.position.epoch, state.cursor);
         self.decisions = state.decisions;
         self.metrics = state.metrics;
         self.best = state.best;
         self.stopwatch.set(state.epoch_train_s);
-        self.warn_if_approximate(&state.fingerprint);
-        self.apply_bounds();
         Ok(())
     }
 
     fn warn_if_approximate(&mut self, then: &Fingerprint) {
-        let differences = then.differences(&Fingerprint::of(&self.arena));
+        let differences = then.differences(&self.fingerprint());
         self.exact = differences.is_empty();
         if !self.exact {
             crate::progress::warn(format_args!(

@@ -9,6 +9,7 @@ use super::Session;
 use super::state::{SessionState, Settings, VERSION};
 use crate::Error;
 use crate::checkpoint::{Fingerprint, HostTensor, Name, Saved, Snapshot, Writer};
+use crate::distributed::Group;
 
 /// When checkpoints are written, besides at a stop and at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,9 +125,16 @@ impl Session {
         let model = copies(model.iter().map(|(n, t)| (n.clone(), t)))?;
         let training = self.training_buffers();
         let training = copies(training.iter().map(|(n, t)| (n.clone(), t)))?;
-        let state = SessionState {
+        let state = serde_json::to_value(self.state()?)
+            .map_err(|e| Error::invalid("the session's state", e, "a value that JSON can hold"))?;
+        Ok(Snapshot { model, training, state })
+    }
+
+    /// The state besides the tensors (one host read).
+    pub(super) fn state(&mut self) -> Result<SessionState, Error> {
+        Ok(SessionState {
             version: VERSION,
-            fingerprint: Fingerprint::of(&self.arena),
+            fingerprint: self.fingerprint(),
             settings: self.settings(),
             position: self.position.clone(),
             cursor: self.sampler.cursor(),
@@ -138,10 +146,12 @@ impl Session {
             metrics: self.metrics.clone(),
             best: self.best,
             epoch_train_s: self.stopwatch.seconds(),
-        };
-        let state = serde_json::to_value(state)
-            .map_err(|e| Error::invalid("the session's state", e, "a value that JSON can hold"))?;
-        Ok(Snapshot { model, training, state })
+        })
+    }
+
+    /// What must be the same for a resume to be exact.
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.arena, self.group.as_ref().map_or(1, Group::size))
     }
 
     pub(super) fn save_position(&self) -> (u64, u64, usize) {

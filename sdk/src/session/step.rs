@@ -55,16 +55,17 @@ impl Session {
         let samples = batch.len();
         self.begin_step("step", samples)?;
         let parts = self.monitor.plan(self.position.step, samples, self.micro_batch);
+        let weight = self.handed.weight();
         if parts.len() == 1 {
-            let loss = loss(batch).into_loss()?;
+            let loss = self.weighted(loss(batch).into_loss()?, weight)?;
             self.backward(&loss)?;
-            return self.end_step(loss.f_detach()?, samples);
+            return self.end_step(loss.f_detach()?);
         }
         let mut total: Option<Tensor> = None;
         let mut start = 0;
         for part in parts {
             let loss = loss(&batch.narrow(start, part)?).into_loss()?;
-            let weighted = loss.f_mul_scalar(part as f64 / samples as f64)?;
+            let weighted = loss.f_mul_scalar(part as f64 / samples as f64 * weight)?;
             self.backward(&weighted)?;
             tch::no_grad(|| self.monitor.after_part(&self.arena))?;
             let weighted = weighted.f_detach()?;
@@ -75,7 +76,7 @@ impl Session {
             start += part;
         }
         let total = total.ok_or_else(|| Error::Data("the batch is empty".into()))?;
-        self.end_step(total, samples)
+        self.end_step(total)
     }
 
     /// Backward and optimiser step on a loss that was computed on the whole batch, for loops that keep the forward pass
@@ -85,22 +86,24 @@ impl Session {
     /// [`Error::OutOfOrder`] outside an epoch, or when the policy needs what only [`step`](Session::step) can measure;
     /// [`Error::Invalid`] when the loss is no scalar.
     pub fn backward_and_step(&mut self, loss: &Tensor) -> Result<Step, Error> {
-        let samples = self.pending;
-        self.begin_step("backward_and_step", samples)?;
-        if self.policy.needs().noise || self.micro_batch.is_some() {
+        self.begin_step("backward_and_step", self.handed.len)?;
+        let splits = self.policy.needs().noise && self.group.is_none();
+        if splits || self.micro_batch.is_some() {
             return Err(Error::OutOfOrder {
                 call: "backward_and_step",
                 when: "although the batch must be split (noise scale or micro-batches)".into(),
                 instead: "call step with a closure that computes the loss of a part of the batch",
             });
         }
-        self.backward(loss)?;
-        self.end_step(loss.f_detach()?, samples)
+        let loss = self.weighted(loss.shallow_clone(), self.handed.weight())?;
+        self.backward(&loss)?;
+        self.end_step(loss.f_detach()?)
     }
 
     fn begin_step(&mut self, call: &'static str, samples: usize) -> Result<(), Error> {
-        if self.phase != Phase::Inside || self.pending == 0 || samples != self.pending {
-            let when = format!("with {samples} samples after next_batch gave {}", self.pending);
+        let given = self.handed.len;
+        if self.phase != Phase::Inside || given == 0 || samples != given {
+            let when = format!("with {samples} samples after next_batch gave {given}");
             let instead = "call it once for each batch of next_batch, with that batch";
             return Err(Error::OutOfOrder { call, when, instead });
         }
@@ -115,7 +118,9 @@ impl Session {
         Ok(loss.f_backward()?)
     }
 
-    fn end_step(&mut self, loss: Tensor, samples: usize) -> Result<Step, Error> {
+    fn end_step(&mut self, loss: Tensor) -> Result<Step, Error> {
+        let samples = self.handed.all;
+        let loss = tch::no_grad(|| self.sum_over_workers(loss))?;
         let weight = self.position.batch as f64 / self.initial_batch as f64;
         let last = self.sampler.cursor() + samples >= self.sampler.len();
         let lr = self.optimizer.base_lr() * self.rate.at(self.position.sample);

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::{Outcome, Phase, Session};
 use crate::Error;
 use crate::client::YieldCause;
+use crate::distributed::Group;
 use crate::signals::StopHandle;
 
 /// A stop that was asked for.
@@ -23,6 +24,12 @@ impl Stop {
     pub(super) fn taken_back() -> Self {
         let reason = "a stop was asked for during the evaluation".into();
         Self { outcome: Outcome::Yielded { reason }, cause: YieldCause::Yield, deadline: None }
+    }
+
+    /// A stop that another worker was asked for.
+    fn of_another() -> Self {
+        let outcome = Outcome::Yielded { reason: "another worker was asked to stop".into() };
+        Self { outcome, cause: YieldCause::Yield, deadline: None }
     }
 }
 
@@ -71,8 +78,11 @@ impl Session {
 
     /// If a stop was asked for: ends all loops. Returns whether they end.
     pub(super) fn stop_if_asked(&mut self) -> Result<bool, Error> {
-        let Some(stop) = self.stop_asked() else { return Ok(false) };
-        self.end(stop)?;
+        let own = self.stop_asked();
+        if !self.any_worker(own.is_some())? {
+            return Ok(false);
+        }
+        self.end(own.unwrap_or_else(Stop::of_another))?;
         Ok(true)
     }
 
@@ -83,7 +93,8 @@ impl Session {
         match &stop.outcome {
             Outcome::Yielded { reason } => {
                 self.progress.say(&format!("stopping: {reason}"));
-                if self.saving.is_none() {
+                let chief = self.group.as_ref().is_none_or(Group::is_chief);
+                if chief && self.saving.is_none() {
                     crate::progress::warn(format_args!(
                         "no checkpoint folder: this run's work is lost"
                     ));

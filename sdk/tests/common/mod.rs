@@ -1,6 +1,8 @@
 //! A small training run for the tests: generated images, a network with BatchNorm and dropout.
 #![allow(clippy::unwrap_used, dead_code)] // Tests; each test program uses a part of this.
 
+pub mod workers;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,46 @@
+// What the SDK needs of libtorch and tch does not bind, as plain C: process groups, generator
+// states, determinism.
+//
+// Every function that can fail takes `error`: on failure it points to a message that
+// `shockwave_error_free` frees, and the function returns null or false. Tensors are `at::Tensor*`,
+// as in tch's own bindings.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+struct shockwave_group;
+
+// Joins a group of `size` processes as `rank`. The store listens at host:port on the process with
+// `serve`; `prefix` keeps groups on one store apart; `address` is the local address that the other
+// processes reach this one at.
+shockwave_group* shockwave_group_join(
+    const char* host,
+    uint16_t port,
+    bool serve,
+    const char* prefix,
+    const char* address,
+    int rank,
+    int size,
+    int64_t timeout_ms,
+    char** error);
+void shockwave_group_free(shockwave_group* group);
+
+// In place. `maximum` takes the largest of each element instead of the sum.
+bool shockwave_all_reduce(shockwave_group* group, void* tensor, bool maximum, char** error);
+// In place: every process gets the tensor of `root`.
+bool shockwave_broadcast(shockwave_group* group, void* tensor, int root, char** error);
+bool shockwave_barrier(shockwave_group* group, char** error);
+
+// The state of a device's generator as a byte tensor (new, owned by the caller); `cuda` is the
+// device's number, or negative for the CPU.
+void* shockwave_generator_state(int cuda, char** error);
+bool shockwave_set_generator_state(int cuda, void* state, char** error);
+
+// Only kernels that give the same bits each time; an operation that has none fails.
+bool shockwave_set_deterministic(bool on, char** error);
+
+void shockwave_error_free(char* error);
+
+} // extern "C"
