@@ -14,6 +14,7 @@ const SMALL: &str =
 /// Runs the program and checks its exit code and what it says.
 fn check(arguments: &[&str], code: i32, expected: &[&str]) {
     let output = Command::new(program("resnet_cifar"))
+        .env("RUST_BACKTRACE", "0")
         .args(SMALL.split(' '))
         .args(arguments)
         .output()
@@ -81,15 +82,18 @@ fn a_corrupt_checkpoint_gives_way_to_the_one_before() {
     let job = Training::new(&folder.path().join("job"), &format!("{SMALL} --checkpoint-every 1"));
     // One more checkpoint or several, then the newest is damaged.
     let mut process = job.start().unwrap();
-    let count = || std::fs::read_dir(job.checkpoints()).unwrap().count();
-    while count() < 2 && !process.has_ended().unwrap() {
+    let complete = || {
+        let entries = std::fs::read_dir(job.checkpoints()).unwrap().flatten();
+        let mut folders: Vec<_> = entries.map(|entry| entry.path()).collect();
+        folders.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("ckpt-"));
+        folders.sort();
+        folders
+    };
+    while complete().len() < 2 && !process.has_ended().unwrap() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     process.kill().unwrap();
-    let mut folders: Vec<_> =
-        std::fs::read_dir(job.checkpoints()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    folders.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("ckpt-"));
-    folders.sort();
+    let folders = complete();
     assert!(folders.len() >= 2, "{folders:?}");
     damage(&folders.last().unwrap().join("model.safetensors"));
 

@@ -15,6 +15,7 @@ use tch::{Device, no_grad};
 
 /// Trains a ResNet on CIFAR-10.
 #[derive(Debug, Parser)]
+#[command(args_override_self = true)]
 struct Options {
     #[command(flatten)]
     data: DataOptions,
