@@ -7,6 +7,8 @@ use crate::types::{Adaptation, JobId, JobProgress, JobSpec};
 
 /// Records kept of each class and of each wider circle: enough to see a habit.
 const RING: usize = 8;
+/// Wider circles are not asked once there are so many records.
+const ENOUGH: usize = 12;
 /// Records kept in all; the oldest go first.
 const MOST: usize = 20_000;
 /// A running job without a change tells something once it has trained this part of its epochs.
@@ -31,10 +33,11 @@ impl Kind {
 }
 
 /// Jobs that are told apart by nothing that is declared but their length.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Class {
     pub(super) kind: Kind,
-    pub(super) family: String,
+    /// Number of the family's name.
+    pub(super) family: u32,
     /// Limits that the policy declares, samples.
     pub(super) limits: (u32, u32),
     pub(super) initial: u32,
@@ -42,13 +45,13 @@ pub(super) struct Class {
 }
 
 impl Class {
-    pub(super) fn of(spec: &JobSpec) -> Option<Self> {
+    fn of(spec: &JobSpec, family: u32) -> Option<Self> {
         let limits = match spec.adaptation {
             Adaptation::Accordion { small, large } => (small, large),
             Adaptation::Gns { initial, max } => (initial, max),
             _ => return None,
         };
-        let (family, initial, gpus) = (spec.family.clone(), spec.initial_batch, spec.gpus);
+        let (initial, gpus) = (spec.initial_batch, spec.gpus);
         Some(Self { kind: Kind::of(spec)?, family, limits, initial, gpus })
     }
 
@@ -65,19 +68,19 @@ impl Class {
 
     /// The circles that a class belongs to, from the narrowest: their parts that count, as a key.
     fn circles(&self) -> [Circle; LEVELS] {
-        let family = Some(self.family.clone());
+        let family = Some(self.family);
         let (limits, initial) = (Some(self.limits), Some(self.initial));
         let circle = |family, limits, initial, gpus| (self.kind, family, limits, initial, gpus);
         [
-            circle(family.clone(), limits, initial, Some(self.gpus)),
-            circle(family.clone(), limits, initial, None),
+            circle(family, limits, initial, Some(self.gpus)),
+            circle(family, limits, initial, None),
             circle(family, None, None, None),
             circle(None, None, None, None),
         ]
     }
 }
 
-type Circle = (Kind, Option<String>, Option<(u32, u32)>, Option<u32>, Option<u32>);
+type Circle = (Kind, Option<u32>, Option<(u32, u32)>, Option<u32>, Option<u32>);
 
 /// Degrees of likeness: the same class; other gang; other batch sizes; other family.
 pub(super) const LEVELS: usize = 4;
@@ -122,11 +125,22 @@ pub(super) struct History {
     records: BTreeMap<JobId, Record>,
     circles: BTreeMap<Circle, VecDeque<JobId>>,
     order: VecDeque<JobId>,
+    /// Families by name, numbered in order of appearance.
+    families: BTreeMap<String, u32>,
 }
 
 impl History {
+    /// The job's class; `None` when nothing about its regimes is random.
+    pub(super) fn class(&self, spec: &JobSpec) -> Option<Class> {
+        // A family that was never seen is like no other.
+        Class::of(spec, self.families.get(&spec.family).copied().unwrap_or(u32::MAX))
+    }
+
     /// Takes note of where a job stands.
-    pub(super) fn note(&mut self, class: Class, spec: &JobSpec, progress: &JobProgress) {
+    pub(super) fn note(&mut self, spec: &JobSpec, progress: &JobProgress) {
+        if Kind::of(spec).is_none() {
+            return;
+        }
         let (changes, seen) = (changes(progress), progress.epochs_done());
         let epochs_total = f64::from(spec.epochs_total);
         if let Some(record) = self.records.get_mut(&spec.id) {
@@ -137,6 +151,11 @@ impl History {
         if changes.is_empty() && seen < TELLING * epochs_total {
             return;
         }
+        if !self.families.contains_key(&spec.family) {
+            let number = self.families.len() as u32;
+            self.families.insert(spec.family.clone(), number);
+        }
+        let Some(class) = self.class(spec) else { return };
         for circle in class.circles() {
             let ring = self.circles.entry(circle).or_default();
             if ring.len() == RING {
@@ -165,9 +184,12 @@ impl History {
     }
 
     /// Records of other jobs with their degree of likeness, the most alike first.
-    pub(super) fn alike(&self, class: &Class, id: JobId) -> Vec<(usize, &Record)> {
-        let mut found: Vec<(usize, &Record)> = Vec::with_capacity(4 * RING);
+    pub(super) fn alike(&self, class: Class, id: JobId) -> Vec<(usize, &Record)> {
+        let mut found: Vec<(usize, &Record)> = Vec::with_capacity(ENOUGH + RING);
         for (level, circle) in class.circles().into_iter().enumerate() {
+            if found.len() >= ENOUGH {
+                break;
+            }
             let ring = self.circles.get(&circle).into_iter().flatten().filter(|x| **x != id);
             // Each record counts once, in the narrowest circle that it belongs to.
             let records = ring.filter_map(|other| self.records.get(other));
@@ -196,7 +218,11 @@ mod tests {
     }
 
     fn levels(history: &History, spec: &JobSpec) -> Vec<usize> {
-        history.alike(&Class::of(spec).unwrap(), spec.id).iter().map(|(level, _)| *level).collect()
+        history
+            .alike(history.class(spec).unwrap(), spec.id)
+            .iter()
+            .map(|(level, _)| *level)
+            .collect()
     }
 
     #[test]
@@ -204,7 +230,7 @@ mod tests {
         let mut history = History::default();
         let seen = regimes(&[(32, 10.0), (64, 1.0)]);
         for spec in [gns(1, 1, "a"), gns(2, 2, "a"), gns(3, 1, "b"), gns(4, 1, "a")] {
-            history.note(Class::of(&spec).unwrap(), &spec, &seen);
+            history.note(&spec, &seen);
         }
         assert_eq!(levels(&history, &gns(1, 1, "a")), [0, 1, 3]);
         assert_eq!(levels(&history, &gns(9, 1, "c")), [3, 3, 3, 3]);
@@ -214,10 +240,9 @@ mod tests {
     fn a_running_job_tells_nothing_at_its_start() {
         let mut history = History::default();
         let spec = gns(1, 1, "a");
-        let class = Class::of(&spec).unwrap();
-        history.note(class.clone(), &spec, &regimes(&[(32, 30.0)]));
+        history.note(&spec, &regimes(&[(32, 30.0)]));
         assert!(levels(&history, &gns(2, 1, "a")).is_empty());
-        history.note(class, &spec, &regimes(&[(32, 35.0)]));
+        history.note(&spec, &regimes(&[(32, 35.0)]));
         assert_eq!(levels(&history, &gns(2, 1, "a")), [0]);
     }
 
@@ -226,7 +251,7 @@ mod tests {
         let mut history = History::default();
         for id in 0..50 {
             let spec = gns(id, 1, "a");
-            history.note(Class::of(&spec).unwrap(), &spec, &regimes(&[(32, 5.0), (64, 1.0)]));
+            history.note(&spec, &regimes(&[(32, 5.0), (64, 1.0)]));
         }
         assert_eq!(levels(&history, &gns(99, 1, "a")).len(), RING);
         while history.order.len() > 1 {
