@@ -205,6 +205,22 @@ proptest! {
     }
 
     #[test]
+    fn memory_brings_back_every_forecast(
+        (spec, progress) in job(),
+        history in prop::collection::vec(job(), 0..20),
+    ) {
+        for predictor in predictors(&history) {
+            let Ok(mut again) = by_name(predictor.name(), Profile::default()) else { continue };
+            prop_assert!(again.recall(&predictor.memory()).is_ok());
+            let (before, after) =
+                (predictor.forecast(&spec, &progress), again.forecast(&spec, &progress));
+            prop_assert!(same(&before, &after), "{before:?} {after:?}");
+            let nonsense = again.recall("{}");
+            prop_assert!(nonsense.is_err());
+        }
+    }
+
+    #[test]
     fn more_epochs_take_longer((spec, progress) in job(), more in 1u32..100) {
         let longer = JobSpec { epochs_total: spec.epochs_total + more, ..spec.clone() };
         let rule = Restatement::default();

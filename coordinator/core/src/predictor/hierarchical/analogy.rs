@@ -259,13 +259,8 @@ mod tests {
     use crate::predictor::rules::tests::{job, regimes};
 
     fn record(spec: &JobSpec, seen: &[(u32, f64)]) -> Record {
-        let progress = regimes(seen);
-        Record {
-            class: History::default().class(spec).unwrap(),
-            epochs_total: f64::from(spec.epochs_total),
-            seen: progress.epochs_done(),
-            changes: changes(&progress),
-        }
+        let class = History::default().class(spec).unwrap();
+        Record::new(class, spec, &regimes(seen), true)
     }
 
     fn target(spec: &JobSpec, seen: &[(u32, f64)]) -> Target {

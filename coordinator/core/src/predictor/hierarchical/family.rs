@@ -16,6 +16,9 @@ const PRIOR_SD: (f64, f64) = (0.1, 2.0);
 /// By batch size: the jobs that measured it last, with the logarithm of seconds per step.
 type Sizes = BTreeMap<u32, VecDeque<(JobId, f64)>>;
 
+/// Family, gang, batch size, and the jobs that measured it last.
+pub(super) type SavedSteps = (String, u32, u32, VecDeque<(JobId, f64)>);
+
 /// Step times by family and gang.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepTimes {
@@ -46,6 +49,26 @@ impl StepTimes {
         if self.families.len() > MOST {
             self.families.pop_first();
         }
+    }
+
+    /// Everything known, to be built again: family, gang, batch size, jobs with logarithms.
+    pub(super) fn save(&self) -> Vec<SavedSteps> {
+        let mut saved = Vec::new();
+        for ((family, gpus), sizes) in &self.families {
+            for (batch, ring) in sizes {
+                saved.push((family.clone(), *gpus, *batch, ring.clone()));
+            }
+        }
+        saved
+    }
+
+    /// The step times of [`StepTimes::save`].
+    pub(super) fn restore(saved: Vec<SavedSteps>) -> Self {
+        let mut times = Self::default();
+        for (family, gpus, batch, ring) in saved {
+            times.families.entry((family, gpus)).or_default().insert(batch, ring);
+        }
+        times
     }
 
     /// What other jobs of the family and gang have shown: geometric means with the deviation that

@@ -2,6 +2,7 @@
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 
 use super::analogy::{AHEAD, Candidate, Mapping, Target};
 use super::history::{LEVELS, Record};
@@ -26,7 +27,7 @@ const NEGLIGIBLE: f64 = 1e-4;
 
 /// How often each part of the mixture is right: the weights that parts have in a mixture of which
 /// not every one has something to say on every regime (Plackett and Luce's model of choice).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Trust {
     weights: [f64; PARTS],
     /// Regimes that a part explained, in expectation.

@@ -8,11 +8,12 @@
 mod analogy;
 mod family;
 mod history;
+mod memory;
 mod mixture;
 
 use super::throughput::{EpochModel, KnownStep, Profile};
 use super::{Forecast, Predictor, RegimeForecast, rules, sampling};
-use crate::types::{JobProgress, JobSpec};
+use crate::types::{JobProgress, JobSpec, MemoryError};
 use analogy::{AHEAD, Target};
 use family::StepTimes;
 use history::{History, Kind};
@@ -74,7 +75,7 @@ impl Hierarchical {
                 }
             }
         }
-        self.history.note(spec, progress);
+        self.history.note(spec, progress, ended);
     }
 }
 
@@ -139,5 +140,13 @@ impl Predictor for Hierarchical {
             regimes
         };
         (0..count).map(draw).collect()
+    }
+
+    fn memory(&self) -> String {
+        self.save()
+    }
+
+    fn recall(&mut self, memory: &str) -> Result<(), MemoryError> {
+        self.restore(memory)
     }
 }
