@@ -9,6 +9,8 @@
 mod baseline;
 mod hierarchical;
 pub mod posterior;
+#[cfg(test)]
+mod properties;
 pub mod regime;
 mod registry;
 mod rules;

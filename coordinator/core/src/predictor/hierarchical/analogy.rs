@@ -255,17 +255,12 @@ impl Target {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::predictor::hierarchical::history::Class;
+    use crate::predictor::hierarchical::history::History;
     use crate::predictor::rules::tests::{job, regimes};
 
     fn record(spec: &JobSpec, seen: &[(u32, f64)]) -> Record {
-        let progress = regimes(seen);
-        Record {
-            class: Class::of(spec).unwrap(),
-            epochs_total: f64::from(spec.epochs_total),
-            seen: progress.epochs_done(),
-            changes: changes(&progress),
-        }
+        let class = History::default().class(spec).unwrap();
+        Record::new(class, spec, &regimes(seen), true)
     }
 
     fn target(spec: &JobSpec, seen: &[(u32, f64)]) -> Target {

@@ -13,8 +13,11 @@ const MOST: usize = 4_096;
 /// jobs that belief counts.
 const PRIOR_SD: (f64, f64) = (0.1, 2.0);
 
-/// By batch size: the jobs that measured it last, with seconds per step.
+/// By batch size: the jobs that measured it last, with the logarithm of seconds per step.
 type Sizes = BTreeMap<u32, VecDeque<(JobId, f64)>>;
+
+/// Family, gang, batch size, and the jobs that measured it last.
+pub(super) type SavedSteps = (String, u32, u32, VecDeque<(JobId, f64)>);
 
 /// Step times by family and gang.
 #[derive(Clone, Debug, Default)]
@@ -31,20 +34,41 @@ impl StepTimes {
                 continue;
             };
             let step_s = epoch_s / steps_per_epoch(spec.samples_per_epoch, regime.batch);
+            let log = step_s.ln();
             let sizes = self.families.entry(key.clone()).or_default();
             let ring = sizes.entry(regime.batch).or_default();
             if let Some(known) = ring.iter_mut().find(|(id, _)| *id == spec.id) {
-                known.1 = step_s;
+                known.1 = log;
                 continue;
             }
             if ring.len() == RING {
                 ring.pop_front();
             }
-            ring.push_back((spec.id, step_s));
+            ring.push_back((spec.id, log));
         }
         if self.families.len() > MOST {
             self.families.pop_first();
         }
+    }
+
+    /// Everything known, to be built again: family, gang, batch size, jobs with logarithms.
+    pub(super) fn save(&self) -> Vec<SavedSteps> {
+        let mut saved = Vec::new();
+        for ((family, gpus), sizes) in &self.families {
+            for (batch, ring) in sizes {
+                saved.push((family.clone(), *gpus, *batch, ring.clone()));
+            }
+        }
+        saved
+    }
+
+    /// The step times of [`StepTimes::save`].
+    pub(super) fn restore(saved: Vec<SavedSteps>) -> Self {
+        let mut times = Self::default();
+        for (family, gpus, batch, ring) in saved {
+            times.families.entry((family, gpus)).or_default().insert(batch, ring);
+        }
+        times
     }
 
     /// What other jobs of the family and gang have shown: geometric means with the deviation that
@@ -54,7 +78,7 @@ impl StepTimes {
             return Vec::new();
         };
         let known = |(batch, ring): (&u32, &VecDeque<(JobId, f64)>)| {
-            let others = || ring.iter().filter(|(id, _)| *id != spec.id).map(|(_, s)| s.ln());
+            let others = || ring.iter().filter(|(id, _)| *id != spec.id).map(|(_, log)| *log);
             let count = others().count() as f64;
             if count == 0.0 {
                 return None;

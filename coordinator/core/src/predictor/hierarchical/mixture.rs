@@ -2,6 +2,7 @@
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 
 use super::analogy::{AHEAD, Candidate, Mapping, Target};
 use super::history::{LEVELS, Record};
@@ -21,9 +22,12 @@ const PRIOR: [f64; PARTS] = [1.0, 2.0, 16.0, 16.0, 16.0, 16.0, 8.0, 8.0, 0.0, 1.
 /// For how many regimes that belief counts.
 const PRIOR_REGIMES: f64 = 2.0;
 
+/// Trajectories of less weight are left out.
+const NEGLIGIBLE: f64 = 1e-4;
+
 /// How often each part of the mixture is right: the weights that parts have in a mixture of which
 /// not every one has something to say on every regime (Plackett and Luce's model of choice).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Trust {
     weights: [f64; PARTS],
     /// Regimes that a part explained, in expectation.
@@ -141,11 +145,16 @@ impl Mixture {
             sum += weighted.weight;
         }
         candidates.iter_mut().for_each(|weighted| weighted.weight /= sum);
+        let flat_weight = trust.weights[0] / sum;
+        // What the target's own regimes have ruled out.
+        candidates.retain(|weighted| weighted.weight > NEGLIGIBLE);
         let mut flat = [0.0; AHEAD];
         for (index, epochs) in restated.epochs.iter().enumerate() {
             flat[index.min(AHEAD - 1)] += epochs;
         }
-        let (flat_weight, flat_regimes) = (trust.weights[0] / sum, restated.epochs.len());
+        let kept = flat_weight + candidates.iter().map(|weighted| weighted.weight).sum::<f64>();
+        candidates.iter_mut().for_each(|weighted| weighted.weight /= kept);
+        let (flat_weight, flat_regimes) = (flat_weight / kept, restated.epochs.len());
         Self { flat_weight, flat, flat_regimes, candidates }
     }
 

@@ -8,14 +8,15 @@
 mod analogy;
 mod family;
 mod history;
+mod memory;
 mod mixture;
 
 use super::throughput::{EpochModel, KnownStep, Profile};
 use super::{Forecast, Predictor, RegimeForecast, rules, sampling};
-use crate::types::{JobProgress, JobSpec};
+use crate::types::{JobProgress, JobSpec, MemoryError};
 use analogy::{AHEAD, Target};
 use family::StepTimes;
-use history::{Class, History, Kind};
+use history::{History, Kind};
 use mixture::{Mixture, Trust};
 
 /// Learns from every job that was observed where regimes change and how long steps take.
@@ -48,21 +49,21 @@ impl Hierarchical {
     }
 
     fn mixture(&self, spec: &JobSpec, progress: &JobProgress) -> Option<(Target, Mixture)> {
-        let class = Class::of(spec)?;
+        let class = self.history.class(spec)?;
         let target = Target::new(class.kind, spec, progress);
         let restated = rules::restated(spec, progress);
-        let alike = self.history.alike(&class, spec.id);
+        let alike = self.history.alike(class, spec.id);
         let mixture = Mixture::new(&target, &restated, &alike, self.trust(class.kind));
         Some((target, mixture))
     }
 
     fn note(&mut self, spec: &JobSpec, progress: &JobProgress, ended: bool) {
         self.times.note(spec, progress);
-        let Some(class) = Class::of(spec) else { return };
+        let Some(class) = self.history.class(spec) else { return };
         let changed = history::changes(progress).len() > self.history.known_changes(spec.id);
         let complete = ended && progress.epochs_done() >= f64::from(spec.epochs_total) - 0.5;
         if changed || complete {
-            let alike = self.history.alike(&class, spec.id);
+            let alike = self.history.alike(class, spec.id);
             if !alike.is_empty() {
                 let (start, end) = last_regime(progress, complete);
                 let start = Target::new(class.kind, spec, &start);
@@ -74,7 +75,7 @@ impl Hierarchical {
                 }
             }
         }
-        self.history.note(class, spec, progress);
+        self.history.note(spec, progress, ended);
     }
 }
 
@@ -139,5 +140,13 @@ impl Predictor for Hierarchical {
             regimes
         };
         (0..count).map(draw).collect()
+    }
+
+    fn memory(&self) -> String {
+        self.save()
+    }
+
+    fn recall(&mut self, memory: &str) -> Result<(), MemoryError> {
+        self.restore(memory)
     }
 }
