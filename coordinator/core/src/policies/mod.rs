@@ -2,12 +2,6 @@
 
 pub mod information;
 pub mod mechanism;
-mod shockwave;
-mod shockwave_paper;
-
-pub use shockwave::Shockwave;
-pub use shockwave_paper::ShockwavePaper;
-
 mod afs;
 mod allox;
 mod conic;
@@ -19,6 +13,8 @@ mod list_rule;
 mod lpt;
 mod mst;
 mod ossp;
+mod shockwave;
+mod shockwave_paper;
 mod srpt;
 mod themis;
 mod themis_filter;
@@ -34,6 +30,8 @@ pub use list_rule::ListRule;
 pub use lpt::Lpt;
 pub use mst::MaxSumThroughput;
 pub use ossp::OpenShop;
+pub use shockwave::Shockwave;
+pub use shockwave_paper::ShockwavePaper;
 pub use srpt::Srpt;
 pub use themis::Themis;
 pub use themis_filter::ThemisFilter;
@@ -106,6 +104,8 @@ pub type Entry = (&'static str, fn() -> Box<dyn Policy>);
 
 /// Every policy: the one place in which they are listed.
 pub const REGISTRY: &[Entry] = &[
+    ("shockwave", || Box::<Shockwave>::default()),
+    ("shockwave-paper", || Box::<ShockwavePaper>::default()),
     ("gavel", || Box::<Gavel>::default()),
     ("themis", || Box::<Themis>::default()),
     ("themis-filter", || Box::<ThemisFilter>::default()),
