@@ -10,7 +10,6 @@ pub mod check;
 mod governed;
 pub mod owner;
 mod planner;
-pub mod policy;
 pub mod record;
 pub mod recover;
 mod regimes;

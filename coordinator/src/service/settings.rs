@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use shockwave_core::engine::{self, Engine};
-use shockwave_core::policies::Policy;
+use shockwave_core::policies::{self, Policy};
 use shockwave_core::predictor::{self, Predictor, Profile};
-
-use super::policy;
 
 /// The configuration that decisions depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,12 +27,17 @@ impl Default for Configuration {
                 planning: engine::Planning::Beside,
                 ..engine::Settings::default()
             },
-            policy: "fifo".into(),
+            policy: "shockwave".into(),
             predictor: "restatement".into(),
             log_bytes_max: 64 << 20,
             jobs_max: 100_000,
         }
     }
+}
+
+/// Names of all policies.
+fn policy_names() -> String {
+    policies::REGISTRY.iter().map(|entry| entry.0).collect::<Vec<_>>().join(", ")
 }
 
 /// A configuration that cannot be.
@@ -44,7 +47,7 @@ pub enum ConfigurationError {
     #[error(transparent)]
     Setting(#[from] engine::SettingsError),
     /// The policy's name.
-    #[error("there is no policy {got:?}, expected one of {}", policy::names())]
+    #[error("there is no policy {got:?}, expected one of {}", policy_names())]
     Policy {
         /// What it was.
         got: String,
@@ -60,7 +63,7 @@ impl Configuration {
     /// # Errors
     /// When there is none of that name.
     pub fn policy(&self) -> Result<Box<dyn Policy>, ConfigurationError> {
-        policy::by_name(&self.policy)
+        policies::by_name(&self.policy)
             .ok_or_else(|| ConfigurationError::Policy { got: self.policy.clone() })
     }
 
