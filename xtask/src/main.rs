@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod demo;
 mod licences;
 mod process;
 mod setup;
@@ -33,6 +34,8 @@ enum Command {
     Check(check::Args),
     /// Checks sizes, module docs, the purity of the core, crate walls, words and links
     Tidy(tidy::Args),
+    /// Shares one device among three adaptive training jobs, and shows what happened
+    Demo(demo::Args),
     /// Runs a benchmark and writes target/bench/NAME.json; without a name, lists them
     Bench(bench::Args),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Test(args) => suite::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Tidy(args) => tidy::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
     };
     match done {
