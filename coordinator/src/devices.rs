@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn refuses_with_what_would_be_right() {
-        for text in ["", "cpu:", "cpu:0", "cpu:-1", "cpu:1025", "gpu:", "gpu:a", "gpu:1,1", "tpu:1"] {
+        for text in ["", "cpu:", "cpu:0", "cpu:-1", "cpu:1025", "gpu:", "gpu:a", "gpu:1,1", "tpu:1"]
+        {
             let error = text.parse::<DeviceList>().unwrap_err().to_string();
             assert!(error.contains(text) && error.contains("cpu:COUNT"), "{error}");
         }

@@ -3,4 +3,14 @@
 //! Architecture invariant: decisions are made in the core; this crate carries them out (gRPC,
 //! store, agent, command line, figures).
 
+pub mod agent;
 pub mod cli;
+pub mod devices;
+pub mod files;
+pub mod grpc;
+pub mod runner;
+pub mod secrets;
+pub mod serve;
+pub mod service;
+pub mod store;
+pub mod web;

@@ -210,11 +210,6 @@ impl Lease {
         }
     }
 
-    /// Whether a deadline is running.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.phase == Phase::Running && self.stop.is_some()
-    }
-
     /// Removes its folder; only for a lease of which nothing runs.
     pub(super) fn forget(&self) {
         if let Err(error) = fs::remove_dir_all(self.folder.path())
@@ -226,10 +221,7 @@ impl Lease {
 
     pub(super) fn status(&self) -> WorkerStatus {
         let mut status = WorkerStatus {
-            lease: Some(LeaseRef {
-                job_id: self.key.job_id,
-                lease_epoch: self.key.lease_epoch,
-            }),
+            lease: Some(LeaseRef { job_id: self.key.job_id, lease_epoch: self.key.lease_epoch }),
             nonce: self.nonce.clone(),
             ..WorkerStatus::default()
         };

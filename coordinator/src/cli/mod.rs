@@ -1,6 +1,30 @@
 //! The command line: one file per command.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 the coordinator cannot be reached.
+//! Exit codes: 0 done, 1 failed (or, for `wait`, a job did not finish), 2 wrong usage or bad input,
+//! 3 the coordinator cannot be reached.
+
+mod cancel;
+mod check_config;
+mod cluster;
+pub mod connect;
+mod doctor;
+mod events;
+mod explain;
+mod fairness;
+mod govern;
+mod jobs;
+pub mod json;
+mod live_plan;
+mod logs;
+mod runner;
+mod serve;
+mod show;
+mod snapshot;
+mod submit;
+mod table;
+mod token;
+mod top;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -17,10 +41,88 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {}
+pub enum Command {
+    /// Runs the coordinator, with an agent for this machine.
+    Serve(Box<serve::ServeArgs>),
+    /// Hands a job in: a program that trains with the SDK, or any command.
+    Submit(Box<submit::SubmitArgs>),
+    /// Lists jobs.
+    Jobs(jobs::JobsArgs),
+    /// Shows everything about one job.
+    Show(show::ShowArgs),
+    /// Shows the plan that the coordinator is carrying out.
+    Plan(live_plan::LivePlanArgs),
+    /// Prints what a job printed.
+    Logs(logs::LogsArgs),
+    /// Ends jobs; their processes get their grace.
+    Cancel(cancel::CancelArgs),
+    /// Waits until jobs have ended; fails when one of them did not finish.
+    Wait(wait::WaitArgs),
+    /// Keeps jobs back until they are released.
+    Hold(govern::HoldArgs),
+    /// Lets jobs run that were kept back.
+    Release(govern::HoldArgs),
+    /// Changes a job's market budget.
+    Weight(govern::WeightArgs),
+    /// Says why a job runs or waits, and what would change that.
+    Explain(explain::ExplainArgs),
+    /// Says when a job ends, with an interval.
+    Eta(explain::ExplainArgs),
+    /// Shows who got how much of the devices, and how fairly.
+    Fairness(fairness::FairnessArgs),
+    /// Shows the machines and what runs on them.
+    Cluster(cluster::ClusterArgs),
+    /// Starts nothing new on a machine; what runs there yields.
+    Drain(cluster::DrainArgs),
+    /// Uses a drained machine again.
+    Resume(cluster::DrainArgs),
+    /// Prints the durable log, one JSON object a line.
+    Events(events::EventsArgs),
+    /// Makes, lists and revokes tokens.
+    Token(token::TokenArgs),
+    /// Sets a user's budget and cap.
+    User(token::UserArgs),
+    /// Shows jobs and devices, again and again.
+    Top(top::TopArgs),
+    /// Looks for what is usually wrong.
+    Doctor(doctor::DoctorArgs),
+    /// Checks a settings file without starting anything.
+    CheckConfig(check_config::CheckConfigArgs),
+    /// Copies the store while the coordinator runs.
+    Snapshot(snapshot::SnapshotArgs),
+    /// Keeps one lease's training processes; started by the agent, not by hand.
+    #[command(hide = true)]
+    Runner(runner::RunnerArgs),
+}
 
 /// Runs one command and maps its error to an exit code.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
-    match cli.command {}
+    match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Submit(args) => submit::run(&args),
+        Command::Jobs(args) => jobs::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Plan(args) => live_plan::run(&args.coordinator),
+        Command::Logs(args) => logs::run(&args),
+        Command::Cancel(args) => cancel::run(&args),
+        Command::Wait(args) => wait::run(&args),
+        Command::Hold(args) => govern::hold(&args, true),
+        Command::Release(args) => govern::hold(&args, false),
+        Command::Weight(args) => govern::weight(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Eta(args) => explain::eta(&args),
+        Command::Fairness(args) => fairness::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
+        Command::Drain(args) => cluster::drain(&args, true),
+        Command::Resume(args) => cluster::drain(&args, false),
+        Command::Events(args) => events::run(&args),
+        Command::Token(args) => token::run(&args),
+        Command::User(args) => token::user(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::CheckConfig(args) => check_config::run(&args),
+        Command::Snapshot(args) => snapshot::run(&args),
+        Command::Runner(args) => runner::run(&args),
+    }
 }

@@ -1,10 +1,11 @@
 //! Reading the log and snapshots of what it adds up to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::StoreError;
+use super::open::name_damage;
 
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,17 @@ pub struct StoredRecord {
     pub body: String,
 }
 
+impl StoredRecord {
+    /// Digest of its content.
+    #[must_use]
+    pub fn sum(&self) -> String {
+        let Self { number, now_s, unix_s, epoch, job_id, body } = self;
+        let (now, unix) = (now_s.to_bits(), unix_s.to_bits());
+        let text = format!("{number}/{now:x}/{unix:x}/{epoch}/{job_id}/{body}");
+        crate::secrets::digest(&text)[..16].to_owned()
+    }
+}
+
 /// What the log added up to at one record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -38,13 +50,18 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct LogReader {
     connection: Connection,
+    path: PathBuf,
 }
 
 impl LogReader {
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+    /// Opens a store's file for reading only.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
-        Ok(Self { connection })
+        Ok(Self { connection, path: path.to_owned() })
     }
 
     /// Up to `limit` records from number `from` on, of one job or (0) of all.
@@ -59,24 +76,32 @@ impl LogReader {
     ) -> Result<Vec<StoredRecord>, StoreError> {
         let filter = if job_id == 0 { "?2 = 0" } else { "job_id = ?2 AND job_id != 0" };
         let sql = format!(
-            "SELECT number, now_s, unix_s, epoch, job_id, body FROM log
+            "SELECT number, now_s, unix_s, epoch, job_id, body, sum FROM log
              WHERE number >= ?1 AND {filter} ORDER BY number LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
-        let rows = statement.query_map(
-            params![from.cast_signed(), job_id.cast_signed(), limit as i64],
-            |row| {
-                Ok(StoredRecord {
-                    number: row.get::<_, i64>(0)?.unsigned_abs(),
-                    now_s: row.get(1)?,
-                    unix_s: row.get(2)?,
-                    epoch: row.get::<_, i64>(3)?.unsigned_abs(),
-                    job_id: row.get::<_, i64>(4)?.unsigned_abs(),
-                    body: row.get(5)?,
-                })
-            },
-        )?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let range = params![from.cast_signed(), job_id.cast_signed(), limit as i64];
+        let rows = statement.query_map(range, |row| {
+            let record = StoredRecord {
+                number: row.get::<_, i64>(0)?.unsigned_abs(),
+                now_s: row.get(1)?,
+                unix_s: row.get(2)?,
+                epoch: row.get::<_, i64>(3)?.unsigned_abs(),
+                job_id: row.get::<_, i64>(4)?.unsigned_abs(),
+                body: row.get(5)?,
+            };
+            Ok((record, row.get::<_, String>(6)?))
+        })?;
+        let mut records = Vec::new();
+        for row in rows {
+            let (record, sum) = row.map_err(|error| name_damage(&self.path, error.into()))?;
+            if sum != record.sum() {
+                let what = format!("record {} is not as it was written", record.number);
+                return Err(StoreError::Damaged { path: self.path.clone(), what });
+            }
+            records.push(record);
+        }
+        Ok(records)
     }
 
     /// The newest snapshot that this version of the program wrote and that is undamaged.

@@ -7,20 +7,24 @@
 //! Architecture invariant: this module knows records as numbered text. What they mean is
 //! [`service`](crate::service)'s business. Nothing is ever deleted or wiped.
 
+mod copy;
 mod failpoint;
 mod log;
 mod open;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::path::PathBuf;
 
 use crate::files::FileError;
+pub use copy::copy;
 pub use failpoint::fail_point;
 pub use log::{LogReader, Snapshot, StoredRecord};
+pub use open::unix_now_s;
 pub use open::{Store, StoreInfo};
 pub use schema::current_version;
-pub use open::unix_now_s;
 pub use writer::{NewRecord, QUEUE_RECORDS, Writer, WriterState};
 
 /// Why the store refuses.
@@ -74,6 +78,9 @@ pub enum StoreError {
     /// More records wait for the disk than may wait.
     #[error("the disk does not keep up")]
     Busy,
+    /// The coordinator could not write its first record.
+    #[error("the store takes nothing: {0}")]
+    Refused(String),
     /// The writer has ended.
     #[error("the store is closed")]
     Closed,

@@ -10,7 +10,7 @@ use super::{LogReader, StoreError, Writer, schema};
 use crate::files::{FileLock, MODE_PRIVATE, at, make_folder};
 
 /// What is known of an open store.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StoreInfo {
     /// The database file.
     pub path: PathBuf,
@@ -18,8 +18,8 @@ pub struct StoreInfo {
     pub epoch: u64,
     /// When the store was made, seconds since 1970.
     pub made_unix_s: f64,
-    /// Seed of every random choice.
-    pub seed: u64,
+    /// From which job tokens and nonces are made; never shown.
+    pub secret: String,
     /// Number of the last record (0: none).
     pub last_number: u64,
     /// Coordinator's clock at the last record, seconds.
@@ -27,7 +27,6 @@ pub struct StoreInfo {
 }
 
 /// A store that belongs to this coordinator alone.
-#[derive(Debug)]
 pub struct Store {
     /// What is known of it.
     pub info: StoreInfo,
@@ -87,8 +86,8 @@ fn prepare(path: &Path, mut connection: Connection) -> Result<StoreInfo, StoreEr
     let unix_s = unix_now_s();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute(
-        "INSERT OR IGNORE INTO store (id, made_unix_s, seed) VALUES (1, ?1, ?2)",
-        params![unix_s, i64::from(rand::random::<u32>())],
+        "INSERT OR IGNORE INTO store (id, made_unix_s, secret) VALUES (1, ?1, ?2)",
+        params![unix_s, crate::secrets::random_hex(32)],
     )?;
     transaction.execute(
         "INSERT INTO incarnation (id, epoch, holder, unix_s) VALUES (1, 1, ?1, ?2)
@@ -97,8 +96,10 @@ fn prepare(path: &Path, mut connection: Connection) -> Result<StoreInfo, StoreEr
     )?;
     let epoch: i64 =
         transaction.query_row("SELECT epoch FROM incarnation", [], |row| row.get(0))?;
-    let (made_unix_s, seed): (f64, i64) = transaction
-        .query_row("SELECT made_unix_s, seed FROM store", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (made_unix_s, secret) =
+        transaction.query_row("SELECT made_unix_s, secret FROM store", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
     let last: Option<(i64, f64)> = transaction
         .query_row("SELECT number, now_s FROM log ORDER BY number DESC LIMIT 1", [], |row| {
             Ok((row.get(0)?, row.get(1)?))
@@ -110,7 +111,7 @@ fn prepare(path: &Path, mut connection: Connection) -> Result<StoreInfo, StoreEr
         path: path.to_owned(),
         epoch: epoch.unsigned_abs(),
         made_unix_s,
-        seed: seed.unsigned_abs(),
+        secret,
         last_number: last_number.unsigned_abs(),
         last_now_s,
     })

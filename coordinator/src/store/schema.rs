@@ -14,7 +14,8 @@ const MIGRATIONS: &[&str] = &[
          unix_s REAL NOT NULL,            -- seconds since 1970, for people
          epoch INTEGER NOT NULL,          -- incarnation of the coordinator that wrote it
          job_id INTEGER NOT NULL,         -- 0: concerns no single job
-         body TEXT NOT NULL               -- the record as JSON
+         body TEXT NOT NULL,              -- the record as JSON
+         sum TEXT NOT NULL                -- digest of all of it: SQLite does not notice a flipped bit
      ) STRICT;
      CREATE INDEX log_by_job ON log (job_id, number) WHERE job_id != 0;
      CREATE TABLE snapshot (
@@ -33,7 +34,7 @@ const MIGRATIONS: &[&str] = &[
      CREATE TABLE store (
          id INTEGER PRIMARY KEY CHECK (id = 1),
          made_unix_s REAL NOT NULL,
-         seed INTEGER NOT NULL            -- of every random choice of the coordinator
+         secret TEXT NOT NULL             -- job tokens and nonces are made from it
      ) STRICT;",
 ];
 

@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, RecvError, SyncSender, TrySendError, sync_channe
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use tokio::sync::watch;
 
 use super::open::{name_damage, open_connection};
-use super::{Snapshot, StoreError, StoreInfo, fail_point};
+use super::{Snapshot, StoreError, StoreInfo, StoredRecord, fail_point};
 
 /// A record to be appended.
 #[derive(Clone, Debug)]
@@ -170,42 +170,63 @@ fn commit(
     for work in batch {
         match work {
             Work::Record(record) => {
-                let sql = "INSERT INTO log (number, now_s, unix_s, epoch, job_id, body)
-                           VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-                transaction.prepare_cached(sql)?.execute(params![
-                    record.number.cast_signed(),
-                    record.now_s,
-                    record.unix_s,
-                    epoch.cast_signed(),
-                    record.job_id.cast_signed(),
-                    record.body,
-                ])?;
+                insert(&transaction, epoch, record)?;
                 last = Some(record.number);
             }
-            Work::Snapshot(snapshot, version) => {
-                transaction.execute(
-                    "INSERT OR REPLACE INTO snapshot (number, now_s, version, body, sha256)
-                     VALUES (?1, ?2, ?3, ?4, ?5)",
-                    params![
-                        snapshot.number.cast_signed(),
-                        snapshot.now_s,
-                        version,
-                        snapshot.body,
-                        crate::secrets::digest_bytes(&snapshot.body),
-                    ],
-                )?;
-                // Snapshots are a short cut through the log, which keeps everything: two are enough.
-                transaction.execute(
-                    "DELETE FROM snapshot WHERE number NOT IN
-                     (SELECT number FROM snapshot ORDER BY number DESC LIMIT 2)",
-                    [],
-                )?;
-            }
+            Work::Snapshot(snapshot, version) => keep(&transaction, snapshot, version)?,
         }
     }
     fail_point("store.commit");
     transaction.commit()?;
     Ok(last)
+}
+
+fn insert(transaction: &Transaction<'_>, epoch: u64, new: &NewRecord) -> Result<(), StoreError> {
+    let stored = StoredRecord {
+        number: new.number,
+        now_s: new.now_s,
+        unix_s: new.unix_s,
+        epoch,
+        job_id: new.job_id,
+        body: new.body.clone(),
+    };
+    let sql = "INSERT INTO log (number, now_s, unix_s, epoch, job_id, body, sum)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    transaction.prepare_cached(sql)?.execute(params![
+        stored.number.cast_signed(),
+        stored.now_s,
+        stored.unix_s,
+        stored.epoch.cast_signed(),
+        stored.job_id.cast_signed(),
+        stored.body,
+        stored.sum(),
+    ])?;
+    Ok(())
+}
+
+/// Snapshots are a short cut through the log, which keeps everything: two are enough.
+fn keep(
+    transaction: &Transaction<'_>,
+    snapshot: &Snapshot,
+    version: &str,
+) -> Result<(), StoreError> {
+    transaction.execute(
+        "INSERT OR REPLACE INTO snapshot (number, now_s, version, body, sha256)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![
+            snapshot.number.cast_signed(),
+            snapshot.now_s,
+            version,
+            snapshot.body,
+            crate::secrets::digest_bytes(&snapshot.body),
+        ],
+    )?;
+    transaction.execute(
+        "DELETE FROM snapshot WHERE number NOT IN
+         (SELECT number FROM snapshot ORDER BY number DESC LIMIT 2)",
+        [],
+    )?;
+    Ok(())
 }
 
 /// Whether trying again can help without anybody's decision.

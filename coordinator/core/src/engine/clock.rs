@@ -35,6 +35,15 @@ impl RoundClock {
         self.origin_s.unwrap_or(0.0) + (self.round + 1) as f64 * self.round_s
     }
 
+    /// Changes the length of rounds; the round that goes on begins anew.
+    pub(super) fn set_round_s(&mut self, round_s: f64, now_s: f64) {
+        if self.round_s != round_s {
+            self.round_s = round_s;
+            self.origin_s = self.origin_s.map(|_| now_s - self.round as f64 * round_s);
+            (self.asked, self.fixed) = (false, false);
+        }
+    }
+
     /// There is something to schedule again. The first time sets the origin.
     pub(super) fn wake(&mut self, now_s: f64) {
         if !self.awake {

@@ -19,6 +19,7 @@ mod on_lease;
 mod on_node;
 mod on_worker;
 mod reactor;
+mod reconfigure;
 mod round;
 mod select;
 mod settings;

@@ -96,8 +96,24 @@ impl Engine {
         let Some(job) = self.job_mut(id, turn) else { return };
         let refined = declared.refine(&job.spec);
         match refined.validate() {
-            Ok(()) => job.spec = refined,
+            Ok(()) => {
+                job.spec = refined;
+                self.note_sdk(id);
+            }
             Err(error) => turn.refuse(id, invalid_spec(error)),
+        }
+    }
+
+    /// What was taken for a plain command speaks: it can yield, and its exit code finishes nothing.
+    fn note_sdk(&mut self, id: JobId) {
+        let state = &mut self.state;
+        let Some(job) = state.jobs.get_mut(&id).filter(|job| job.terms.exit_zero_finishes) else {
+            return;
+        };
+        job.terms.exit_zero_finishes = false;
+        job.terms.min_run_s = None;
+        if let Some(lease) = state.leases.get_mut(&id) {
+            lease.pinned_until_s = lease.granted_s + state.settings.min_run_s;
         }
     }
 

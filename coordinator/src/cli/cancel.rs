@@ -1,0 +1,46 @@
+//! `shockwave cancel`: ends jobs.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use shockwave_proto::v1::CancelJobRequest;
+
+use super::connect::{CliError, CoordinatorArgs, run_async};
+use super::json::{self, Job};
+use super::table;
+
+/// Ends jobs; their processes get their grace
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    /// Numbers of the jobs
+    #[arg(required = true)]
+    pub ids: Vec<u64>,
+    /// Why, for the log
+    #[arg(long, default_value = "")]
+    pub reason: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub coordinator: CoordinatorArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &CancelArgs) -> ExitCode {
+    run_async(cancel(args))
+}
+
+async fn cancel(args: &CancelArgs) -> Result<ExitCode, CliError> {
+    let mut client = args.coordinator.connect().await?;
+    let mut jobs = Vec::new();
+    for &job_id in &args.ids {
+        let request = CancelJobRequest { job_id, reason: args.reason.clone() };
+        jobs.push(Job::from(client.cancel_job(request).await?.into_inner()));
+    }
+    if args.coordinator.json {
+        json::print("jobs", &jobs)?;
+    } else {
+        for job in &jobs {
+            table::print(&format!("job {} ({}) is {}", job.id, job.name, job.state))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,269 @@
+//! `shockwave serve`: runs the coordinator.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Deserialize;
+use shockwave_core::engine;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::connect::{CliError, finish};
+use super::table;
+use crate::devices::DeviceList;
+use crate::grpc::Limits;
+use crate::serve::{self, Options, ServeError};
+use crate::service::settings::Configuration;
+
+/// Runs the coordinator, with an agent for this machine
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Settings file (TOML); what is given here as an option wins
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Prints where it listens as JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub settings: ServeSettings,
+}
+
+/// What can be set, as an option or under the same name (with `_`) in the settings file.
+#[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServeSettings {
+    /// Address to listen on; port 0 takes one that is free [default: 127.0.0.1:7433]
+    #[arg(long, value_name = "IP:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Address of the web page and the metrics; port 0 takes one that is free [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    pub web: Option<SocketAddr>,
+    /// Folder of its state [default: ~/.local/state/shockwave/state]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Devices of this machine: cpu:COUNT, gpu:INDEX,.., gpu, none or auto [default: auto]
+    #[arg(long, value_name = "LIST")]
+    pub devices: Option<String>,
+    /// Name of this machine [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// Length of a round, seconds [default: 120]
+    #[arg(long, value_name = "SECONDS")]
+    pub round_s: Option<f64>,
+    /// How long a lease lasts without renewal, seconds [default: a round + 30]
+    #[arg(long, value_name = "SECONDS")]
+    pub ttl_s: Option<f64>,
+    /// Time between a request to yield and the kill, seconds [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    pub grace_s: Option<f64>,
+    /// How long before a round's end its successors are fixed, seconds [default: a 12th of a round]
+    #[arg(long, value_name = "SECONDS")]
+    pub lead_s: Option<f64>,
+    /// How long planning may take, seconds [default: an 8th of a round]
+    #[arg(long, value_name = "SECONDS")]
+    pub plan_budget_s: Option<f64>,
+    /// Shortest run of a lease before it is taken back, seconds [default: a quarter of a round]
+    #[arg(long, value_name = "SECONDS")]
+    pub min_run_s: Option<f64>,
+    /// Scheduling policy [default: fifo]
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Predictor of batch sizes and run times [default: restatement]
+    #[arg(long, value_name = "NAME")]
+    pub predictor: Option<String>,
+    /// Plan again when a job changes its batch size [default: true]
+    #[arg(long, value_name = "BOOL")]
+    pub reactive: Option<bool>,
+    /// Most bytes of output kept for a job [default: 67108864]
+    #[arg(long, value_name = "BYTES")]
+    pub log_bytes_max: Option<u64>,
+    /// Most jobs that have not ended [default: 100000]
+    #[arg(long, value_name = "COUNT")]
+    pub jobs_max: Option<u64>,
+}
+
+/// Port by default.
+const PORT: u16 = 7433;
+
+/// Runs the command.
+pub(super) fn run(args: &ServeArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    finish(match runtime {
+        Ok(runtime) => runtime.block_on(serve(args)),
+        Err(error) => Err(CliError::Failed(format!("cannot start: {error}"))),
+    })
+}
+
+async fn serve(args: &ServeArgs) -> Result<ExitCode, CliError> {
+    let settings = match &args.config {
+        Some(file) => args.settings.clone().or(read(file)?),
+        None => args.settings.clone(),
+    };
+    let options = settings.options()?;
+    start_log();
+    let devices = describe(&options);
+    let state_dir = options.state_dir.clone();
+    let running = serve::start(options).await.map_err(failure)?;
+    if args.json {
+        let ready = serde_json::json!({
+            "version": super::json::VERSION,
+            "coordinator": running.address.coordinator,
+            "web": running.web.map(|address| format!("http://{address}/")),
+            "state": running.address.state,
+            "epoch": running.epoch,
+            "recovered": running.recovered,
+        });
+        table::print(&ready.to_string())?;
+    } else {
+        let address = &running.address.coordinator;
+        let state = state_dir.display();
+        table::print(&format!("listening on {address} ({devices}), state in {state}"))?;
+        if let Some(web) = running.web {
+            table::print(&format!("web page on http://{web}/"))?;
+        }
+        if running.recovered > 0 {
+            table::print(&format!("took up {} records of its log", running.recovered))?;
+        }
+    }
+    running.until(stop_signal()?).await.map_err(failure)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn failure(error: ServeError) -> CliError {
+    match error {
+        ServeError::Configuration(_) | ServeError::PlainText { .. } => {
+            CliError::Usage(error.to_string())
+        }
+        error => CliError::Failed(error.to_string()),
+    }
+}
+
+/// Structured lines on standard error; `RUST_LOG` chooses which.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let _ = lines.try_init();
+}
+
+fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
+    let catch = |kind| {
+        signal(kind).map_err(|error| CliError::Failed(format!("cannot catch signals: {error}")))
+    };
+    let mut terminate = catch(SignalKind::terminate())?;
+    let mut interrupt = catch(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn describe(options: &Options) -> String {
+    let count = options.devices.len();
+    match options.devices.first() {
+        None => "no devices of its own".into(),
+        Some(first) if first.kind == "cpu" => format!("{count} CPU slots"),
+        Some(first) => format!("{count} GPUs: {}", first.model),
+    }
+}
+
+/// Reads a settings file.
+///
+/// # Errors
+/// With the line and what would be right.
+pub(super) fn read(file: &Path) -> Result<ServeSettings, CliError> {
+    let name = |what: String| CliError::Usage(format!("{}: {what}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| name(error.to_string()))?;
+    toml::from_str(&text).map_err(|error| name(error.to_string()))
+}
+
+impl ServeSettings {
+    /// These settings, and `other` where these say nothing.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            listen: self.listen.or(other.listen),
+            web: self.web.or(other.web),
+            state: self.state.or(other.state),
+            devices: self.devices.or(other.devices),
+            node: self.node.or(other.node),
+            round_s: self.round_s.or(other.round_s),
+            ttl_s: self.ttl_s.or(other.ttl_s),
+            grace_s: self.grace_s.or(other.grace_s),
+            lead_s: self.lead_s.or(other.lead_s),
+            plan_budget_s: self.plan_budget_s.or(other.plan_budget_s),
+            min_run_s: self.min_run_s.or(other.min_run_s),
+            policy: self.policy.or(other.policy),
+            predictor: self.predictor.or(other.predictor),
+            reactive: self.reactive.or(other.reactive),
+            log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
+            jobs_max: self.jobs_max.or(other.jobs_max),
+        }
+    }
+
+    /// What decisions depend on.
+    #[must_use]
+    pub fn configuration(&self) -> Configuration {
+        let default = Configuration::default();
+        let round_s = self.round_s.unwrap_or(default.engine.round_s);
+        let engine = engine::Settings {
+            round_s,
+            ttl_s: self.ttl_s.unwrap_or(round_s + 30.0),
+            grace_s: self.grace_s.unwrap_or(default.engine.grace_s),
+            lead_s: self.lead_s.unwrap_or(round_s / 12.0),
+            plan_budget_s: self.plan_budget_s.unwrap_or(round_s / 8.0),
+            min_run_s: self.min_run_s.unwrap_or(round_s / 4.0),
+            reactive: self.reactive.unwrap_or(default.engine.reactive),
+            ..default.engine
+        };
+        Configuration {
+            engine,
+            policy: self.policy.clone().unwrap_or(default.policy),
+            predictor: self.predictor.clone().unwrap_or(default.predictor),
+            log_bytes_max: self.log_bytes_max.unwrap_or(default.log_bytes_max),
+            jobs_max: self.jobs_max.unwrap_or(default.jobs_max),
+        }
+    }
+
+    /// What a coordinator is started with.
+    ///
+    /// # Errors
+    /// What cannot be, and what would be right.
+    pub fn options(&self) -> Result<Options, CliError> {
+        let usage = |error: &dyn std::fmt::Display| CliError::Usage(error.to_string());
+        let state_dir = self.state.clone().or_else(serve::default_state_dir);
+        let state_dir = state_dir.ok_or_else(|| {
+            CliError::Usage("neither HOME nor XDG_STATE_HOME is set; give --state DIR".into())
+        })?;
+        let devices = match self.devices.as_deref().unwrap_or("auto") {
+            "none" => Vec::new(),
+            list => {
+                let list: DeviceList = list.parse().map_err(|error| usage(&error))?;
+                list.resolve().map_err(|error| usage(&error))?
+            }
+        };
+        let program = std::env::current_exe();
+        let program = program.map_err(|error| CliError::Failed(format!("who am I: {error}")))?;
+        Ok(Options {
+            listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))),
+            web: self.web,
+            state_dir,
+            node: self.node.clone().unwrap_or_else(host_name),
+            devices,
+            configuration: self.configuration(),
+            limits: Limits::default(),
+            program,
+            is_default: true,
+        })
+    }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "localhost".into() } else { name.to_owned() }
+}

@@ -1,0 +1,92 @@
+//! `shockwave wait`: returns when jobs have ended.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use shockwave_proto::v1::ShowJobRequest;
+
+use super::connect::{CliError, CoordinatorArgs, run_async};
+use super::json::{self, Job, has_ended};
+use super::table;
+
+/// Waits until jobs have ended; fails when one of them did not finish
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// Numbers of the jobs
+    #[arg(required = true)]
+    pub ids: Vec<u64>,
+    /// Give up after this long, seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout_s: Option<f64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub coordinator: CoordinatorArgs,
+}
+
+/// How long a coordinator that went away is waited for: long enough for a restart.
+const RETURN: Duration = Duration::from_secs(60);
+/// Between two attempts to reach it.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Runs the command.
+pub(super) fn run(args: &WaitArgs) -> ExitCode {
+    run_async(async {
+        let Some(timeout_s) = args.timeout_s else { return wait(args).await };
+        let limit = Duration::try_from_secs_f64(timeout_s)
+            .map_err(|_| CliError::Usage(format!("--timeout-s is {timeout_s}")))?;
+        tokio::time::timeout(limit, wait(args)).await.unwrap_or_else(|_| {
+            Err(CliError::Failed(format!("after {timeout_s} s a job has not ended yet")))
+        })
+    })
+}
+
+async fn wait(args: &WaitArgs) -> Result<ExitCode, CliError> {
+    let mut jobs = Vec::new();
+    for &id in &args.ids {
+        let job = wait_for(&args.coordinator, id).await?;
+        if !args.coordinator.json {
+            let reason =
+                if job.reason.is_empty() { String::new() } else { format!(": {}", job.reason) };
+            table::print(&format!("job {} ({}) is {}{reason}", job.id, job.name, job.state))?;
+        }
+        jobs.push(job);
+    }
+    let all_finished = jobs.iter().all(|job| job.state == "finished");
+    if args.coordinator.json {
+        json::print("jobs", &jobs)?;
+    }
+    Ok(if all_finished { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Follows a job to its end, over restarts of the coordinator.
+async fn wait_for(coordinator: &CoordinatorArgs, id: u64) -> Result<Job, CliError> {
+    let mut reached = false;
+    let mut lost = tokio::time::Instant::now();
+    loop {
+        match follow(coordinator, id, &mut reached, &mut lost).await {
+            Ok(Some(job)) => return Ok(job),
+            Ok(None) => {}
+            Err(CliError::Unreachable(_)) if reached && lost.elapsed() < RETURN => {}
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn follow(
+    coordinator: &CoordinatorArgs,
+    id: u64,
+    reached: &mut bool,
+    lost: &mut tokio::time::Instant,
+) -> Result<Option<Job>, CliError> {
+    let mut client = coordinator.connect().await?;
+    let mut changes = client.watch_job(ShowJobRequest { job_id: id }).await?.into_inner();
+    *reached = true;
+    let mut last = None;
+    while let Some(info) = changes.message().await? {
+        *lost = tokio::time::Instant::now();
+        last = Some(info);
+    }
+    Ok(last.filter(|info| has_ended(info.state())).map(Job::from))
+}

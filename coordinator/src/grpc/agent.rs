@@ -1,0 +1,176 @@
+//! The service `Agent`, and the same logic for the agent in the coordinator's own process.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shockwave_core::engine::ReleaseReason;
+use shockwave_proto::v1::agent_server::Agent;
+use shockwave_proto::v1::{
+    JoinReply, JoinRequest, SyncReply, SyncRequest, WorkerState, WorkerStatus,
+};
+use shockwave_proto::{exit, v1};
+use tonic::{Request, Response, Status};
+
+use super::auth;
+use crate::agent::link::Link;
+use crate::service::owner::Owner;
+use crate::service::record::Record;
+use crate::service::{LOST_AFTER, Shared, check};
+
+/// The service's state.
+pub struct AgentService {
+    shared: Arc<Shared>,
+}
+
+impl AgentService {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+/// Longest time that a Sync is held open.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+#[tonic::async_trait]
+impl Agent for AgentService {
+    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
+        auth::check_admin(&self.shared, request.metadata())?;
+        join(&self.shared, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn sync(&self, request: Request<SyncRequest>) -> Result<Response<SyncReply>, Status> {
+        auth::check_admin(&self.shared, request.metadata())?;
+        sync(&self.shared, request.into_inner()).await.map(Response::new)
+    }
+}
+
+/// The agent in the coordinator's own process: the same calls without a network.
+pub struct Embedded(pub Arc<Shared>);
+
+impl Link for Embedded {
+    async fn join(&self, request: JoinRequest) -> Result<JoinReply, Status> {
+        join(&self.0, request).await
+    }
+
+    async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Status> {
+        sync(&self.0, request).await
+    }
+}
+
+async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status> {
+    super::worker::check_version(request.protocol_version, "the agent")?;
+    check::name("node", &request.node)?;
+    if request.node.is_empty() || request.devices.is_empty() {
+        return Err(Status::invalid_argument("node is nameless or has no devices"));
+    }
+    let ask = move |owner: &mut Owner| {
+        // Ends first: a machine that joins holds only what still runs.
+        take_statuses(owner, &request.node, &request.workers)?;
+        let is_up = |status: &&WorkerStatus| {
+            matches!(status.state(), WorkerState::Running | WorkerState::Reserved)
+        };
+        let keeps = request.workers.iter().filter(is_up).filter_map(|status| {
+            let lease = status.lease?;
+            let known = owner.state.book.leases.get(&(lease.job_id, lease.lease_epoch))?;
+            (known.nonce == status.nonce).then_some((lease.job_id, lease.lease_epoch))
+        });
+        let until_s = request.walltime_left_s.filter(|left_s| left_s.is_finite());
+        let record = Record::Joined {
+            node: request.node.clone(),
+            instance: request.instance,
+            address: request.address,
+            devices: request.devices,
+            keeps: keeps.collect(),
+            until_s: until_s.map(|left_s| owner.now_s() + left_s),
+        };
+        owner.heard.insert(request.node, Instant::now());
+        owner.append(&record)?;
+        Ok(JoinReply {
+            coordinator_epoch: owner.store.epoch,
+            lost_after_ms: LOST_AFTER.as_millis() as u64,
+        })
+    };
+    shared.handle.ask(ask).await
+}
+
+async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status> {
+    let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
+    let (node, seen) = (request.node.clone(), request.generation);
+    let mut bell = shared
+        .handle
+        .ask(move |owner| {
+            let known = owner.state.book.nodes.get(&request.node);
+            if known.is_none_or(|node| node.lost || node.instance != request.instance) {
+                return Err(Status::not_found("join first"));
+            }
+            owner.heard.insert(request.node.clone(), Instant::now());
+            take_statuses(owner, &request.node, &request.workers)?;
+            Ok(owner.node_bell(&request.node))
+        })
+        .await?;
+    let deadline = tokio::time::Instant::now() + wait;
+    loop {
+        let (name, address) = (node.clone(), shared.address.clone());
+        let reply = shared
+            .handle
+            .ask(move |owner| {
+                // No number comes again after a restart.
+                let changes = owner.generations.get(&name).copied().unwrap_or(0) + 1;
+                let generation = (owner.store.epoch << 40) + changes;
+                owner.heard.insert(name.clone(), Instant::now());
+                let assignments = owner.assignments(&name, &address);
+                Ok(SyncReply { generation, assignments })
+            })
+            .await?;
+        if reply.generation != seen {
+            return Ok(reply);
+        }
+        tokio::select! {
+            changed = bell.changed() => if changed.is_err() { return Ok(reply) },
+            () = tokio::time::sleep_until(deadline) => return Ok(reply),
+        }
+    }
+}
+
+/// Takes what an agent observes: each start and each end once.
+fn take_statuses(owner: &mut Owner, node: &str, workers: &[WorkerStatus]) -> Result<(), Status> {
+    for status in workers {
+        let Some(it) = status.lease else { continue };
+        let Some(lease) = owner.state.book.leases.get(&(it.job_id, it.lease_epoch)) else {
+            continue;
+        };
+        if lease.nonce != status.nonce || !lease.holders().any(|holder| holder == node) {
+            continue;
+        }
+        let (job, lease_epoch, node) = (it.job_id, it.lease_epoch, node.to_owned());
+        let is_new = !lease.running.contains(&node);
+        match status.state() {
+            WorkerState::Running if is_new => {
+                owner.append(&Record::Running { job, lease_epoch, node })?;
+            }
+            WorkerState::Running | WorkerState::Reserved | WorkerState::Unspecified => {}
+            WorkerState::Exited | WorkerState::Refused | WorkerState::Lost => {
+                let was_told = lease.stop.is_some() || !lease.kill.is_empty();
+                let reason = reason(status, was_told);
+                // An end that came before its start was seen: a start all the same.
+                if is_new && status.state() == WorkerState::Exited {
+                    let node = node.clone();
+                    owner.append(&Record::Running { job, lease_epoch, node })?;
+                }
+                owner.append(&Record::Released { job, lease_epoch, node, reason })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How a lease's processes ended, in the engine's words.
+fn reason(status: &v1::WorkerStatus, was_told: bool) -> ReleaseReason {
+    match (status.state(), status.exit_code, status.signal) {
+        (WorkerState::Refused, ..) => ReleaseReason::StartFailed { why: status.message.clone() },
+        (_, Some(exit::YIELDED), _) => ReleaseReason::Yielded,
+        (_, Some(code), _) => ReleaseReason::Exited { code },
+        (_, None, Some(_)) if was_told => ReleaseReason::Killed,
+        (_, None, signal) => ReleaseReason::Signalled { signal: signal.unwrap_or(libc::SIGKILL) },
+    }
+}

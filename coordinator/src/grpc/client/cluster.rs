@@ -1,0 +1,49 @@
+//! `Client.Cluster`: the machines and what runs on them.
+
+use shockwave_proto::v1::{ClusterReply, DeviceInfo, NodeInfo};
+use tonic::Status;
+
+use crate::service::Shared;
+use crate::service::book::Node;
+use crate::service::owner::Owner;
+
+pub(crate) async fn cluster(shared: &Shared) -> Result<ClusterReply, Status> {
+    let ask = |owner: &mut Owner| {
+        let nodes = owner.state.book.nodes.iter().map(|(name, node)| info(owner, name, node));
+        Ok(ClusterReply {
+            nodes: nodes.collect(),
+            coordinator_epoch: owner.store.epoch,
+            version: env!("CARGO_PKG_VERSION").into(),
+            active_jobs: owner.state.book.active().count() as u32,
+        })
+    };
+    shared.handle.ask(ask).await
+}
+
+/// A machine as users see it.
+pub(crate) fn info(owner: &Owner, name: &str, node: &Node) -> NodeInfo {
+    let holder = |index: u32| {
+        let leases = owner.state.book.leases.values();
+        let mut here = leases.filter(|lease| lease.holders().any(|holder| holder == name));
+        let holds = here.find(|lease| {
+            let mut parts = lease.placement.parts.iter();
+            parts.any(|part| part.node.0 == name && part.slots.contains(&index))
+        });
+        holds.map_or(0, |lease| lease.job)
+    };
+    let devices = node.devices.iter();
+    let devices = devices
+        .map(|it| DeviceInfo { device: Some(it.clone()), job_id: holder(it.index) })
+        .collect();
+    let state = match (node.lost, node.drained) {
+        (true, _) => "lost",
+        (false, true) => "draining",
+        (false, false) => "up",
+    };
+    NodeInfo {
+        name: name.to_owned(),
+        devices,
+        state: state.into(),
+        heard_ago_s: owner.heard.get(name).map_or(0.0, |heard| heard.elapsed().as_secs_f64()),
+    }
+}

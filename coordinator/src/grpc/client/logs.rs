@@ -1,0 +1,199 @@
+//! `Client.Logs`: what a job printed, and goes on printing.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use shockwave_proto::v1::{LogChunk, LogsRequest};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use crate::grpc::auth::Caller;
+use crate::runner::log::rotated;
+use crate::service::Shared;
+use crate::service::owner::Owner;
+
+/// Bytes in one message.
+const CHUNK_BYTES: usize = 64 << 10;
+/// How often a followed log is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(super) async fn logs(
+    shared: &Arc<Shared>,
+    caller: Caller,
+    request: LogsRequest,
+) -> Result<impl Stream<Item = Result<LogChunk, Status>> + use<>, Status> {
+    let id = request.job_id;
+    let ask = move |owner: &mut Owner| super::own_job(owner, &caller, id).map(|_| ());
+    shared.handle.ask(ask).await?;
+    let path = shared.jobs_dir.join(id.to_string()).join("log");
+    let (sender, receiver) = mpsc::channel(4);
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let mut tail = Tail::new(path, request.tail_bytes);
+        loop {
+            // Asked before the reading: what was printed before the end is read after it.
+            let over = !request.follow || is_over(&shared, id).await;
+            loop {
+                let read = tokio::task::spawn_blocking(move || {
+                    let chunk = tail.read();
+                    (tail, chunk)
+                });
+                let Ok((back, chunk)) = read.await else { return };
+                tail = back;
+                let chunk = match chunk {
+                    Ok(chunk) if chunk.is_empty() => break,
+                    Ok(data) => Ok(LogChunk { data }),
+                    Err(error) => Err(Status::unavailable(format!("the log: {error}"))),
+                };
+                let failed = chunk.is_err();
+                if sender.send(chunk).await.is_err() || failed {
+                    return;
+                }
+            }
+            if over {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = sender.closed() => return,
+            }
+        }
+    });
+    Ok(ReceiverStream::new(receiver))
+}
+
+/// Whether nothing more can be printed.
+async fn is_over(shared: &Shared, id: u64) -> bool {
+    let ask = move |owner: &mut Owner| {
+        let book = &owner.state.book;
+        let runs = book.leases.range((id, 0)..=(id, u64::MAX)).next().is_some();
+        Ok(!runs && super::job(owner, id)?.end.is_some())
+    };
+    shared.handle.ask(ask).await.unwrap_or(true)
+}
+
+/// Reads a log that is rotated meanwhile, each byte once.
+#[derive(Debug)]
+struct Tail {
+    path: PathBuf,
+    /// The file being read, and where.
+    open: Option<(File, u64)>,
+    /// What is to be read before `path`.
+    older: Option<File>,
+}
+
+impl Tail {
+    /// From the beginning, or (above 0) that many bytes before the end.
+    fn new(path: PathBuf, tail_bytes: u64) -> Self {
+        let mut older = File::open(rotated(&path)).ok();
+        let mut open = Self::open(&path, 0);
+        if tail_bytes > 0 {
+            let size = |file: &File| file.metadata().map_or(0, |meta| meta.len());
+            let newest = open.as_ref().map_or(0, |(file, _)| size(file));
+            if let Some((_, offset)) = &mut open {
+                *offset = newest.saturating_sub(tail_bytes);
+            }
+            let rest = tail_bytes.saturating_sub(newest);
+            older = older.filter(|_| rest > 0);
+            if let Some(file) = &mut older {
+                let skip = size(file).saturating_sub(rest);
+                let _ = file.seek(SeekFrom::Start(skip));
+            }
+        }
+        Self { path, open, older }
+    }
+
+    fn open(path: &Path, offset: u64) -> Option<(File, u64)> {
+        File::open(path).ok().map(|file| (file, offset))
+    }
+
+    /// The next bytes; none when there are no more for now.
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        if let Some(older) = &mut self.older {
+            let count = older.read(&mut buffer)?;
+            if count > 0 {
+                buffer.truncate(count);
+                return Ok(buffer);
+            }
+            self.older = None;
+        }
+        loop {
+            if self.open.is_none() {
+                self.open = Self::open(&self.path, 0);
+            }
+            let Some((file, offset)) = &mut self.open else { return Ok(Vec::new()) };
+            // Asked before the reading: what is written before a rotation is read before it.
+            let is_rotated = is_another(file, &self.path);
+            file.seek(SeekFrom::Start(*offset))?;
+            let count = file.read(&mut buffer)?;
+            *offset += count as u64;
+            if count > 0 || !is_rotated {
+                buffer.truncate(count);
+                return Ok(buffer);
+            }
+            self.open = None;
+        }
+    }
+}
+
+/// Whether the path names another file by now.
+fn is_another(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) != (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::runner::log::LogFile;
+
+    fn rest(tail: &mut Tail) -> String {
+        let mut all = Vec::new();
+        loop {
+            let chunk = tail.read().unwrap();
+            if chunk.is_empty() {
+                return String::from_utf8(all).unwrap();
+            }
+            all.extend(chunk);
+        }
+    }
+
+    #[test]
+    fn reads_each_byte_once_over_a_rotation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut tail = Tail::new(path.clone(), 0);
+        assert_eq!(rest(&mut tail), "");
+        let mut log = LogFile::open(&path, 40).unwrap();
+        log.write(b"first line\n");
+        assert_eq!(rest(&mut tail), "first line\n");
+        log.write(b"second line\n");
+        log.write(b"third line\n");
+        assert_eq!(rest(&mut tail), "second line\nthird line\n");
+    }
+
+    #[test]
+    fn begins_before_the_end_where_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = LogFile::open(&path, 20).unwrap();
+        log.write(b"12345678\n");
+        log.write(b"abcdefgh\n");
+        assert_eq!(
+            rest(&mut Tail::new(path.clone(), 5)),
+            "fgh\n"[..].to_owned().replace("fgh", "efgh")
+        );
+        assert_eq!(rest(&mut Tail::new(path.clone(), 12)), "78\nabcdefgh\n");
+        assert_eq!(rest(&mut Tail::new(path, 0)), "12345678\nabcdefgh\n");
+    }
+}

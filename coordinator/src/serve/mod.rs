@@ -1,0 +1,255 @@
+//! A whole coordinator in one process: store, owner, network, agent.
+//!
+//! Started by `shockwave serve`, and by tests in their own process.
+
+mod address;
+mod snapshots;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use shockwave_proto::v1::Device;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+pub use address::{AddressFile, default_state_dir, find, user_dir};
+
+use crate::agent::{Agent, AgentConfig};
+use crate::files::{FileError, make_folder};
+use crate::grpc::agent::Embedded;
+use crate::grpc::{self, Limits};
+use crate::secrets;
+use crate::service::Shared;
+use crate::service::owner::{self, Clock, Handle, Parts, StoreFailure};
+use crate::service::record::Record;
+use crate::service::recover::{RecoverError, recover};
+use crate::service::settings::{Configuration, ConfigurationError};
+use crate::store::{Store, StoreError};
+
+/// What a coordinator is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens; port 0 takes the one it had before, else any that is free.
+    pub listen: SocketAddr,
+    /// Where the web page and the metrics are, if anywhere; loopback only.
+    pub web: Option<SocketAddr>,
+    /// Folder of its state.
+    pub state_dir: PathBuf,
+    /// Name of this machine.
+    pub node: String,
+    /// Devices of this machine; empty: no embedded agent.
+    pub devices: Vec<Device>,
+    /// What decisions depend on.
+    pub configuration: Configuration,
+    /// What its server allows.
+    pub limits: Limits,
+    /// The program that has the command `runner`.
+    pub program: PathBuf,
+    /// Whether its address becomes the one that this user's commands find by default.
+    pub is_default: bool,
+}
+
+/// Why a coordinator does not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The log.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// The configuration.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The address.
+    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Plain text beyond this machine.
+    #[error(
+        "{address} can be reached from other machines, and without TLS everybody there could read \
+         and change what is sent; listen on 127.0.0.1"
+    )]
+    PlainText {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The server.
+    #[error("the server ended: {0}")]
+    Server(#[from] tonic::transport::Error),
+    /// The log can be written no more.
+    #[error(transparent)]
+    Ended(#[from] StoreFailure),
+    /// A task of its own broke.
+    #[error("the coordinator broke: {0}")]
+    Broken(#[from] tokio::task::JoinError),
+}
+
+/// A coordinator that runs.
+pub struct Running {
+    /// Where it is found, and by which token.
+    pub address: AddressFile,
+    /// Where its web page is.
+    pub web: Option<SocketAddr>,
+    /// Asks its owner.
+    pub handle: Handle,
+    /// Starts of a coordinator on this store, with this one.
+    pub epoch: u64,
+    /// Records that were in the log.
+    pub recovered: u64,
+    stop: watch::Sender<bool>,
+    owner: tokio::task::JoinHandle<Result<(), StoreFailure>>,
+    server: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
+    agent: Option<tokio::task::JoinHandle<()>>,
+    _store: Store,
+}
+
+/// Starts a coordinator: takes the store, replays its log, listens, enters this machine.
+///
+/// # Errors
+/// One sentence with what to do; nothing has been changed then.
+pub async fn start(options: Options) -> Result<Running, ServeError> {
+    let open = std::iter::once(options.listen).chain(options.web);
+    if let Some(address) = open.into_iter().find(|address| !address.ip().is_loopback()) {
+        return Err(ServeError::PlainText { address });
+    }
+    options.configuration.engine()?;
+    let (store, writer) = Store::open(&options.state_dir)?;
+    let listener = address::bind(options.listen, &options.state_dir).await?;
+    let listen = listener.local_addr();
+    let listen = listen.map_err(|source| ServeError::Listen { address: options.listen, source })?;
+    let web = match options.web {
+        Some(address) => {
+            let bound = TcpListener::bind(address).await;
+            Some(bound.map_err(|source| ServeError::Listen { address, source })?)
+        }
+        None => None,
+    };
+    let info = store.info.clone();
+    let reader = store.reader()?;
+    let state = recover(&info, &reader, &options.configuration, &info.secret)?;
+    let recovered = state.book.number;
+    let (stop, stopped) = watch::channel(false);
+    let parts = Parts {
+        state,
+        clock: Clock::new(&info),
+        policy: options.configuration.policy()?,
+        store: info.clone(),
+        writer,
+    };
+    let (handle, owner) = owner::start(parts, stopped.clone());
+    let record = Record::Started {
+        configuration: Box::new(options.configuration.clone()),
+        program: env!("CARGO_PKG_VERSION").into(),
+    };
+    let started = handle.ask(move |owner| {
+        owner.append(&record)?;
+        Ok(owner.accounts())
+    });
+    // Refused where the owner has ended with the reason, or the disk is full.
+    let refused = |status: tonic::Status| StoreError::Refused(status.message().to_owned());
+    let accounts = started.await.map_err(refused)?;
+    let address = AddressFile::new(listen, &options.state_dir, &info.secret);
+    let shared = Arc::new(Shared {
+        handle: handle.clone(),
+        secret: info.secret.clone(),
+        local_token_digest: secrets::digest(&address.token),
+        local_user: address::user_name(),
+        database: info.path.clone(),
+        jobs_dir: options.state_dir.join("jobs"),
+        address: address.coordinator.clone(),
+        accounts,
+    });
+    let server =
+        tokio::spawn(serve(listener, Arc::clone(&shared), options.limits.clone(), stopped.clone()));
+    let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
+    if let Some(listener) = web {
+        tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), stopped.clone()));
+    }
+    let agent = embedded_agent(&options, &shared, stopped.clone())?;
+    snapshots::start(handle.clone(), stopped);
+    address.write(&options.state_dir, options.is_default)?;
+    Ok(Running {
+        address,
+        web: web_address,
+        handle,
+        epoch: info.epoch,
+        recovered,
+        stop,
+        owner,
+        server,
+        agent,
+        _store: store,
+    })
+}
+
+async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    limits: Limits,
+    stop: watch::Receiver<bool>,
+) -> Result<(), tonic::transport::Error> {
+    grpc::serve(listener, shared, &limits, stop).await
+}
+
+fn embedded_agent(
+    options: &Options,
+    shared: &Arc<Shared>,
+    stop: watch::Receiver<bool>,
+) -> Result<Option<tokio::task::JoinHandle<()>>, FileError> {
+    if options.devices.is_empty() {
+        return Ok(None);
+    }
+    make_folder(&shared.jobs_dir)?;
+    let config = AgentConfig {
+        node: options.node.clone(),
+        devices: options.devices.clone(),
+        leases_dir: options.state_dir.join("leases"),
+        jobs_dir: shared.jobs_dir.clone(),
+        program: options.program.clone(),
+        address: "127.0.0.1".into(),
+    };
+    let agent = Agent::new(config, Arc::new(Embedded(Arc::clone(shared))))?;
+    Ok(Some(tokio::spawn(agent.run(stop))))
+}
+
+impl Running {
+    /// Waits until `signal` comes or the coordinator ends by itself; then ends it in good order.
+    /// Training that runs goes on running.
+    ///
+    /// # Errors
+    /// Why it ended, when nobody asked it to.
+    pub async fn until(mut self, signal: impl Future<Output = ()>) -> Result<(), ServeError> {
+        tokio::select! {
+            () = signal => {}
+            ended = &mut self.owner => {
+                let _ = self.stop.send(true);
+                ended??;
+                return Ok(());
+            }
+            ended = &mut self.server => {
+                let _ = self.stop.send(true);
+                ended??;
+                return Ok(());
+            }
+        }
+        snapshots::take(&self.handle).await;
+        let _ = self.stop.send(true);
+        if let Some(agent) = self.agent {
+            agent.await?;
+        }
+        self.owner.await??;
+        // Streams of clients that do not end are not waited for.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), self.server).await;
+        self.address.remove();
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! The coordinator's state and its one owner.
+//!
+//! [`record`] is what the log holds; [`apply`] adds records up into the engine and the [`book`];
+//! [`owner`] takes new ones, live; [`recover`] replays the old ones; [`planner`] decides beside.
+
+pub mod actions;
+pub mod apply;
+pub mod book;
+pub mod check;
+mod governed;
+pub mod owner;
+mod planner;
+pub mod policy;
+pub mod record;
+pub mod recover;
+mod regimes;
+mod reported;
+pub mod settings;
+pub mod translate;
+pub mod view;
+pub mod wanted;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use owner::Handle;
+
+/// How long an agent may be silent before its machine counts as lost.
+pub const LOST_AFTER: Duration = Duration::from_secs(30);
+
+/// What every call needs.
+pub struct Shared {
+    /// The owner of the state.
+    pub handle: Handle,
+    /// From which job tokens are made.
+    pub secret: String,
+    /// Digest of the token that the coordinator's own user has (in a file that only that user can
+    /// read).
+    pub local_token_digest: String,
+    /// Name of that user.
+    pub local_user: String,
+    /// The database, for reading the log beside the writer.
+    pub database: PathBuf,
+    /// Where each job has its folder.
+    pub jobs_dir: PathBuf,
+    /// Address that workers are given.
+    pub address: String,
+    /// Tokens that are good, as of the last durable change.
+    pub accounts: tokio::sync::watch::Receiver<Arc<Vec<book::Token>>>,
+}

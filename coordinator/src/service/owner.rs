@@ -1,0 +1,463 @@
+//! The one task that owns the state. Everything else asks it, and hears nothing before it is
+//! durable.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shockwave_core::engine::{PlanAnswer, PlanRequest};
+use shockwave_core::policies::Policy;
+use tokio::sync::{mpsc, oneshot, watch};
+use tonic::Status;
+
+use super::apply::{Effects, Stamp, State};
+use super::book::Token;
+use super::record::Record;
+use crate::store::{NewRecord, QUEUE_RECORDS, StoreInfo, Writer, WriterState, unix_now_s};
+
+/// Work for the owner: a closure that is run on its state.
+type Work = Box<dyn FnOnce(&mut Owner) + Send>;
+
+/// An answer that waits for the disk.
+type Release = Box<dyn FnOnce() + Send>;
+
+/// Asks the owner. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    work: mpsc::Sender<Work>,
+}
+
+/// Questions that may wait for the owner; whoever asks beyond that waits too.
+const WORK_MAX: usize = 1024;
+/// Records that may wait for the disk before new ones are refused: some room stays for the
+/// coordinator's own.
+const PENDING_MAX: u64 = QUEUE_RECORDS as u64 / 2;
+
+impl Handle {
+    /// Runs `work` on the owner's state. The answer comes once everything that it may rest on is
+    /// durable.
+    ///
+    /// # Errors
+    /// What `work` says; `UNAVAILABLE` when the coordinator is shutting down.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Owner) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let (sender, receiver) = oneshot::channel();
+        let work: Work = Box::new(move |owner| {
+            let answer = work(owner);
+            owner.release(Box::new(move || drop(sender.send(answer))));
+        });
+        let gone = || Status::unavailable("the coordinator is shutting down");
+        self.work.send(work).await.map_err(|_| gone())?;
+        receiver.await.map_err(|_| gone())?
+    }
+}
+
+/// Wakes whoever waits for a change of one job or machine.
+#[derive(Debug)]
+struct Bell<K>(BTreeMap<K, watch::Sender<u64>>);
+
+impl<K: Ord + Clone> Bell<K> {
+    fn listen(&mut self, key: &K) -> watch::Receiver<u64> {
+        self.0.entry(key.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
+    }
+
+    fn ring(&mut self, key: &K) {
+        if let Some(bell) = self.0.get(key) {
+            if bell.receiver_count() == 0 {
+                self.0.remove(key);
+            } else {
+                bell.send_modify(|count| *count += 1);
+            }
+        }
+    }
+}
+
+/// The owner of the state.
+pub struct Owner {
+    /// What the log adds up to.
+    pub state: State,
+    /// What is known of the store.
+    pub store: StoreInfo,
+    /// When each machine's agent was last heard.
+    pub heard: BTreeMap<String, Instant>,
+    /// Open directive streams by job: such a job hears of a yield without a signal.
+    pub followers: BTreeMap<u64, u32>,
+    /// What each machine is to have has changed this often.
+    pub generations: BTreeMap<String, u64>,
+    clock: Clock,
+    writer: Writer,
+    durable: u64,
+    trouble: Option<String>,
+    waiting: VecDeque<(u64, Release)>,
+    job_bell: Bell<u64>,
+    node_bell: Bell<String>,
+    log_bell: watch::Sender<u64>,
+    accounts: watch::Sender<Arc<Vec<Token>>>,
+    planner: mpsc::Sender<PlanRequest>,
+    planning: Option<u64>,
+    tick_after: Instant,
+    snapshot: u64,
+}
+
+/// The coordinator's clock: seconds since the store was made, never backwards, deaf to changes of
+/// the time of day while it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    base_s: f64,
+    since: Instant,
+}
+
+impl Clock {
+    /// A clock that goes on from the last record, by the time of day that has passed since then.
+    #[must_use]
+    pub fn new(store: &StoreInfo) -> Self {
+        let by_day_s = unix_now_s() - store.made_unix_s;
+        Self { base_s: by_day_s.max(store.last_now_s), since: Instant::now() }
+    }
+
+    /// Now, seconds.
+    #[must_use]
+    pub fn now_s(&self) -> f64 {
+        self.base_s + self.since.elapsed().as_secs_f64()
+    }
+}
+
+/// What the owner is started with.
+pub struct Parts {
+    /// What the log adds up to.
+    pub state: State,
+    /// What is known of the store.
+    pub store: StoreInfo,
+    /// The writer of the log.
+    pub writer: Writer,
+    /// The coordinator's clock.
+    pub clock: Clock,
+    /// The planner's own instance of the policy.
+    pub policy: Box<dyn Policy>,
+}
+
+/// Starts the owner. It ends when `stop` is set, or when the log cannot be written for good: then
+/// the task's result says why.
+#[must_use]
+pub fn start(
+    parts: Parts,
+    stop: watch::Receiver<bool>,
+) -> (Handle, tokio::task::JoinHandle<Result<(), StoreFailure>>) {
+    let (sender, receiver) = mpsc::channel(WORK_MAX);
+    let (planner, requests) = mpsc::channel(1);
+    let handle = Handle { work: sender };
+    let written = parts.writer.state();
+    let accounts = watch::channel(tokens(&parts.state)).0;
+    let owner = Owner {
+        durable: parts.state.book.number,
+        state: parts.state,
+        store: parts.store,
+        heard: BTreeMap::new(),
+        followers: BTreeMap::new(),
+        generations: BTreeMap::new(),
+        clock: parts.clock,
+        writer: parts.writer,
+        trouble: None,
+        waiting: VecDeque::new(),
+        job_bell: Bell(BTreeMap::new()),
+        node_bell: Bell(BTreeMap::new()),
+        log_bell: watch::channel(0).0,
+        accounts,
+        planner,
+        planning: None,
+        tick_after: Instant::now(),
+        snapshot: 0,
+    };
+    super::planner::start(parts.policy, requests, handle.clone());
+    (handle, tokio::spawn(owner.run(receiver, written, stop)))
+}
+
+fn tokens(state: &State) -> Arc<Vec<Token>> {
+    let good = state.book.tokens.values().filter(|token| token.info.revoked_unix_s.is_none());
+    Arc::new(good.cloned().collect())
+}
+
+/// The log can be written no more.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreFailure(Arc<crate::store::StoreError>);
+
+impl Owner {
+    async fn run(
+        mut self,
+        mut work: mpsc::Receiver<Work>,
+        mut written: watch::Receiver<WriterState>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), StoreFailure> {
+        let mut watch_nodes = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            self.ask_planner();
+            let wake_s = self.state.book.wake_s.unwrap_or(f64::INFINITY);
+            let sleep_s = (wake_s - self.clock.now_s()).clamp(0.001, 3600.0);
+            let wake = (Instant::now() + Duration::from_secs_f64(sleep_s)).max(self.tick_after);
+            tokio::select! {
+                changed = written.changed() => {
+                    let state = written.borrow_and_update().clone();
+                    if let Some(error) = state.ended {
+                        return Err(StoreFailure(error));
+                    }
+                    self.on_written(&state);
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                }
+                _ = stop.changed() => return self.close(written).await,
+                Some(work) = work.recv() => work(&mut self),
+                () = tokio::time::sleep_until(wake.into()) => self.tick(),
+                _ = watch_nodes.tick() => {
+                    self.find_lost_nodes();
+                    self.renew_for_commands();
+                }
+            }
+        }
+    }
+
+    /// The time that records are stamped with, seconds.
+    #[must_use]
+    pub fn now_s(&self) -> f64 {
+        self.clock.now_s()
+    }
+
+    /// Number of the last record that is known to be on the disk.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// Takes a fact: hands it to the log and acts on it. Whoever asked for it hears of it once it
+    /// is durable.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` while the log cannot be written; nothing has happened then.
+    pub fn append(&mut self, record: &Record) -> Result<Effects, Status> {
+        if let Some(trouble) = &self.trouble {
+            return Err(Status::unavailable(format!("nothing is accepted for now: {trouble}")));
+        }
+        if self.state.book.number - self.durable > PENDING_MAX {
+            return Err(Status::unavailable("the disk does not keep up; try again"));
+        }
+        let stamp = Stamp {
+            number: self.state.book.number + 1,
+            now_s: self.clock.now_s(),
+            unix_s: unix_now_s(),
+        };
+        let body = record.encode().map_err(|error| Status::internal(error.to_string()))?;
+        // A record that could not be read back (a number that is not finite) would end the log here.
+        if let Err(error) = Record::decode(stamp.number, &body) {
+            return Err(Status::invalid_argument(error.to_string()));
+        }
+        let new = NewRecord {
+            number: stamp.number,
+            now_s: stamp.now_s,
+            unix_s: stamp.unix_s,
+            job_id: record.job_id(),
+            body,
+        };
+        self.writer.append(new).map_err(|error| Status::unavailable(error.to_string()))?;
+        let effects = self.state.apply(stamp, record);
+        self.tell(&effects);
+        Ok(effects)
+    }
+
+    /// As [`Owner::append`], for the coordinator's own facts: they come again when refused.
+    fn append_own(&mut self, record: &Record) -> bool {
+        let result = self.append(record);
+        if let Err(status) = &result {
+            tracing::debug!(%status, "a fact must wait");
+        }
+        result.is_ok()
+    }
+
+    /// Records since the last snapshot of this process.
+    #[must_use]
+    pub fn records_since_snapshot(&self) -> u64 {
+        self.state.book.number - self.snapshot
+    }
+
+    /// Hands a snapshot of the state to the writer.
+    ///
+    /// # Errors
+    /// In one sentence.
+    pub fn take_snapshot(&mut self) -> Result<(), String> {
+        let snapshot = self.state.save()?;
+        let number = snapshot.number;
+        let handed = self.writer.snapshot(snapshot, super::recover::SNAPSHOT_VERSION);
+        handed.map_err(|error| error.to_string())?;
+        self.snapshot = number;
+        Ok(())
+    }
+
+    /// Wakes whoever waits for what has changed.
+    pub(super) fn tell(&mut self, effects: &Effects) {
+        for job in &effects.jobs {
+            self.job_bell.ring(job);
+        }
+        for node in &effects.nodes {
+            *self.generations.entry(node.clone()).or_insert(0) += 1;
+            self.node_bell.ring(node);
+        }
+    }
+
+    /// Wakes a machine's agent although the log says nothing new to it.
+    pub fn tell_node(&mut self, node: &str) {
+        let effects = Effects { nodes: BTreeSet::from([node.to_owned()]), ..Effects::default() };
+        self.tell(&effects);
+    }
+
+    /// A bell that rings at each change of a job.
+    pub fn job_bell(&mut self, job: u64) -> watch::Receiver<u64> {
+        self.job_bell.listen(&job)
+    }
+
+    /// A bell that rings when a machine is to have something else.
+    pub fn node_bell(&mut self, node: &str) -> watch::Receiver<u64> {
+        self.node_bell.listen(&node.to_owned())
+    }
+
+    /// The number of the last durable record, as it grows.
+    #[must_use]
+    pub fn log_bell(&self) -> watch::Receiver<u64> {
+        self.log_bell.subscribe()
+    }
+
+    /// Tokens that are good, as they change.
+    #[must_use]
+    pub fn accounts(&self) -> watch::Receiver<Arc<Vec<Token>>> {
+        self.accounts.subscribe()
+    }
+
+    /// Lets every call know the tokens as they are now, before whoever changed them hears of it.
+    pub fn publish_accounts(&mut self) {
+        let (tokens, accounts) = (tokens(&self.state), self.accounts.clone());
+        self.release(Box::new(move || drop(accounts.send_replace(tokens))));
+    }
+
+    /// Runs `release` once everything that is known now is durable.
+    fn release(&mut self, release: Release) {
+        if self.durable >= self.state.book.number {
+            release();
+        } else {
+            self.waiting.push_back((self.state.book.number, release));
+        }
+    }
+
+    fn on_written(&mut self, state: &WriterState) {
+        if state.trouble != self.trouble {
+            match &state.trouble {
+                Some(trouble) => tracing::error!(trouble, "the log cannot be written"),
+                None => tracing::info!("the log is written again"),
+            }
+        }
+        self.trouble.clone_from(&state.trouble);
+        self.durable = self.durable.max(state.durable);
+        self.log_bell.send_replace(self.durable);
+        while self.waiting.front().is_some_and(|(number, _)| *number <= self.durable) {
+            if let Some((_, release)) = self.waiting.pop_front() {
+                release();
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        if !self.append_own(&Record::Tick) {
+            self.tick_after = Instant::now() + Duration::from_secs(1);
+        }
+    }
+
+    fn find_lost_nodes(&mut self) {
+        let late = super::LOST_AFTER;
+        let up = self.state.book.nodes.iter().filter(|(_, node)| !node.lost);
+        let lost: Vec<_> = up
+            .map(|(name, _)| name.clone())
+            .filter(|name| self.heard.get(name).is_none_or(|heard| heard.elapsed() > late))
+            .collect();
+        for node in lost {
+            // After a start nobody has been heard yet: everybody gets the whole time.
+            if let std::collections::btree_map::Entry::Vacant(entry) =
+                self.heard.entry(node.clone())
+            {
+                entry.insert(Instant::now());
+                continue;
+            }
+            let why = format!("its agent was not heard for {} s", late.as_secs());
+            tracing::warn!(node, why, "a machine is lost");
+            let _ = self.append_own(&Record::Lost { node, why });
+        }
+    }
+
+    /// A plain command cannot renew its lease: its machines' agents speak for it.
+    fn renew_for_commands(&mut self) {
+        let ttl_s = self.state.configuration.engine.ttl_s;
+        let now_s = self.clock.now_s();
+        let engine = &self.state.engine;
+        let due =
+            engine.leases().filter(|lease| lease.live && lease.expires_s - now_s < ttl_s * 0.67);
+        let due: Vec<(u64, u64)> = due
+            .map(|lease| (lease.job.0, lease.lease_epoch))
+            .filter(|key| self.runs_as_command(*key))
+            .collect();
+        for (job, lease_epoch) in due {
+            let _ = self.append_own(&Record::Renewed { job, lease_epoch, position: None });
+        }
+    }
+
+    /// Whether a lease belongs to a plain command that runs on machines which are heard.
+    fn runs_as_command(&self, key: (u64, u64)) -> bool {
+        let book = &self.state.book;
+        let (Some(lease), Some(job)) = (book.leases.get(&key), book.jobs.get(&key.0)) else {
+            return false;
+        };
+        let heard = |node: &str| {
+            self.heard.get(node).is_some_and(|heard| heard.elapsed() < super::LOST_AFTER)
+        };
+        !job.has_sdk && lease.is_whole() && lease.holders().all(heard)
+    }
+
+    /// Hands the open question to the planner, once.
+    fn ask_planner(&mut self) {
+        let Some(request) = &self.state.book.open_plan else { return };
+        if self.planning == Some(request.id) {
+            return;
+        }
+        if self.planner.try_send((**request).clone()).is_ok() {
+            self.planning = Some(request.id);
+        }
+    }
+
+    /// Takes the planner's answer.
+    pub(super) fn planned(&mut self, answer: PlanAnswer, solve_s: f64) {
+        let open = self.state.book.open_plan.as_ref().map(|request| request.id);
+        if open != Some(answer.id) {
+            return;
+        }
+        // Refused for want of disk, the question stays open and is asked again.
+        let _ = self.append_own(&Record::Planned { answer: Box::new(answer), solve_s });
+        self.planning = None;
+    }
+
+    /// Waits until what was taken is durable, and ends.
+    async fn close(
+        mut self,
+        mut written: watch::Receiver<WriterState>,
+    ) -> Result<(), StoreFailure> {
+        while self.durable < self.state.book.number {
+            if tokio::time::timeout(Duration::from_secs(10), written.changed()).await.is_err() {
+                tracing::error!("the log could not be written to its end");
+                break;
+            }
+            let state = written.borrow_and_update().clone();
+            if let Some(error) = state.ended {
+                return Err(StoreFailure(error));
+            }
+            self.on_written(&state);
+        }
+        Ok(())
+    }
+}

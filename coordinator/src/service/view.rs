@@ -1,0 +1,177 @@
+//! What users see: a job, the plan.
+
+use shockwave_core::engine::{Outcome, Standing};
+use shockwave_core::types::{Decision, JobId};
+use shockwave_proto::v1::{
+    DeviceRef, EtaInfo, JobInfo, JobState, PlanReply, PlannedJob, PlannedRound,
+};
+
+use super::book::{Job, Lease};
+use super::owner::Owner;
+
+/// A job as users see it.
+#[must_use]
+pub fn job(owner: &Owner, job: &Job) -> JobInfo {
+    let lease = owner.state.book.current_lease(job);
+    let explanation = owner.state.engine.explain(JobId(job.id));
+    let attained_s = match (&job.end, &explanation) {
+        (Some(end), _) => end.summary.attained_s,
+        (None, Some(explanation)) => explanation.progress.attained_s,
+        (None, None) => 0.0,
+    };
+    let rho = match &job.end {
+        Some(end) => end.summary.rho,
+        None => explanation.as_ref().and_then(|it| it.rho_hat),
+    };
+    let mut info = JobInfo {
+        id: job.id,
+        request: Some(job.request.clone()),
+        reason: reason(job, explanation.map(|it| it.standing)),
+        submitted_unix_s: job.submitted_unix_s,
+        started_unix_s: job.started_unix_s,
+        ended_unix_s: job.end.as_ref().map(|end| end.unix_s),
+        lease_epoch: job.lease_epoch,
+        preemptions: job.preemptions,
+        regimes: job.regimes.infos(),
+        position: job.position,
+        checkpoint: job.checkpoint.clone(),
+        metrics: job.metrics.clone(),
+        jct_s: job.end.as_ref().map(|end| end.summary.jct_s),
+        rho,
+        eta: eta(owner, job),
+        exit_code: job.exit_code,
+        attained_s,
+        devices: lease.map(devices).unwrap_or_default(),
+        user: job.user.clone(),
+        checkpoint_sha256: checkpoint_sha256(job),
+        ..JobInfo::default()
+    };
+    info.set_state(state(job, lease));
+    info
+}
+
+fn checkpoint_sha256(job: &Job) -> String {
+    let last = job.finished.as_ref().map(|finished| finished.checkpoint_sha256.clone());
+    last.unwrap_or_default()
+}
+
+/// A job's state.
+#[must_use]
+pub fn job_state(owner: &Owner, job: &Job) -> JobState {
+    state(job, owner.state.book.current_lease(job))
+}
+
+fn state(job: &Job, lease: Option<&Lease>) -> JobState {
+    match (&job.end, lease) {
+        (Some(end), _) => match end.outcome {
+            Outcome::Finished { .. } => JobState::Finished,
+            Outcome::Cancelled { .. } => JobState::Cancelled,
+            Outcome::Failed { .. } | Outcome::DependencyFailed { .. } | Outcome::TimeLimit => {
+                JobState::Failed
+            }
+        },
+        (None, Some(lease)) if lease.stop.is_some() || !lease.kill.is_empty() => JobState::Yielding,
+        (None, Some(lease)) if lease.trains => JobState::Running,
+        // A plain command says nothing: it runs when its processes do.
+        (None, Some(lease)) if !job.has_sdk && lease.is_whole() => JobState::Running,
+        (None, Some(_)) => JobState::Starting,
+        (None, None) if job.held => JobState::Held,
+        (None, None) => JobState::Queued,
+    }
+}
+
+fn devices(lease: &Lease) -> Vec<DeviceRef> {
+    let holders: Vec<&str> = lease.holders().collect();
+    let parts = lease.placement.parts.iter();
+    parts
+        .filter(|part| holders.contains(&part.node.0.as_str()))
+        .flat_map(|part| {
+            let device = |index: &u32| DeviceRef { node: part.node.0.clone(), index: *index };
+            part.slots.iter().map(device)
+        })
+        .collect()
+}
+
+fn eta(owner: &Owner, job: &Job) -> Option<EtaInfo> {
+    // Without a declaration nothing is known of the length.
+    job.request.declaration.as_ref()?;
+    let eta = owner.state.engine.eta(JobId(job.id))?;
+    let now_s = owner.state.engine.now_s();
+    Some(EtaInfo {
+        mean_s: (eta.expected_s - now_s).max(0.0),
+        low_s: (eta.earliest_s - now_s).max(0.0),
+        high_s: (eta.latest_s - now_s).max(0.0),
+    })
+}
+
+/// Why a job is in its state, in one sentence.
+fn reason(job: &Job, standing: Option<Standing>) -> String {
+    let Some(standing) = standing else { return job.note.clone() };
+    match standing {
+        Standing::Blocked { on } => {
+            let names: Vec<_> = on.iter().map(|job| job.0.to_string()).collect();
+            format!("waits for the end of {}", names.join(", "))
+        }
+        Standing::Held => "on hold".into(),
+        Standing::BackingOff { why, .. } => format!("{why}; is tried again soon"),
+        Standing::TooLarge { gpus } => {
+            let wanted = job.request.gpus;
+            format!("asks for {wanted} devices together, the cluster can give {gpus} at most")
+        }
+        Standing::Queued { user_cap: true, .. } => "its user's cap on devices is reached".into(),
+        Standing::Queued { ahead: 0, .. } => "waits for devices; first in line".into(),
+        Standing::Queued { ahead, gpus_ahead, .. } => {
+            format!("waits for devices behind {ahead} jobs that ask for {gpus_ahead}")
+        }
+        Standing::Starting { .. } => "waits for its devices to be given back".into(),
+        Standing::Running { .. } => job.note.clone(),
+        Standing::Yielding { reason, .. } => super::translate::yield_reason(&reason),
+        Standing::OutOfReach { nodes, .. } => {
+            let names: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+            format!("out of reach ({}): resumes elsewhere once its lease is over", names.join(", "))
+        }
+    }
+}
+
+/// The plan now in force.
+#[must_use]
+pub fn plan(owner: &Owner) -> PlanReply {
+    let engine = &owner.state.engine;
+    let settings = engine.settings();
+    let round = engine.round();
+    let running = owner.state.book.rounds.running.iter();
+    let now = PlannedRound { round, job_ids: running.copied().collect(), price: None };
+    let mut rounds = vec![now];
+    let decision = engine.decision();
+    if let Some(Decision::Plan(plan)) = decision {
+        let later = (plan.first_round..).zip(&plan.rounds).filter(|(index, _)| *index > round);
+        rounds.extend(later.map(|(index, jobs)| PlannedRound {
+            round: index,
+            job_ids: jobs.iter().map(|job| job.0).collect(),
+            price: None,
+        }));
+    }
+    let jobs = engine.jobs().filter_map(|id| {
+        let explanation = engine.explain(id)?;
+        let given = rounds.iter().filter(|round| round.job_ids.contains(&id.0)).count();
+        Some(PlannedJob {
+            job_id: id.0,
+            rounds: given as u32,
+            rho: explanation.rho_hat,
+            budget: explanation.budget,
+        })
+    });
+    PlanReply {
+        round,
+        round_s: settings.round_s,
+        round_left_s: (engine.boundary_s() - owner.now_s()).max(0.0),
+        gpus: engine.gpus(),
+        jobs: jobs.collect(),
+        planned: rounds,
+        gap: None,
+        objective: None,
+        bound: None,
+        solve_s: owner.state.book.rounds.solve_s,
+        policy: engine.policy_name().to_owned(),
+    }
+}

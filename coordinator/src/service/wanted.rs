@@ -1,0 +1,123 @@
+//! What a machine is to run: its part of every lease, as its agent is told.
+
+use shockwave_core::types::NodeShare;
+use shockwave_proto::env;
+use shockwave_proto::v1::{Assignment, LeaseRef, StopOrder};
+
+use super::actions::to_ms;
+use super::book::{Job, Lease};
+use super::owner::Owner;
+use crate::grpc::auth::job_token;
+
+impl Owner {
+    /// Everything that a machine is to run now.
+    #[must_use]
+    pub fn assignments(&self, node: &str, address: &str) -> Vec<Assignment> {
+        let leases = self.state.book.leases.values();
+        let here = leases.filter(|lease| lease.holders().any(|holder| holder == node));
+        here.filter_map(|lease| {
+            let job = self.state.book.jobs.get(&lease.job)?;
+            let parts = &lease.placement.parts;
+            let index = parts.iter().position(|part| part.node.0 == node)?;
+            Some(self.assignment(job, lease, index, &parts[index], address))
+        })
+        .collect()
+    }
+
+    fn assignment(
+        &self,
+        job: &Job,
+        lease: &Lease,
+        index: usize,
+        part: &NodeShare,
+        address: &str,
+    ) -> Assignment {
+        let settings = &self.state.configuration.engine;
+        let per_worker = (job.request.gpus.max(1) / job.request.workers.max(1)).max(1);
+        let workers_of = |part: &NodeShare| part.slots.len() as u32 / per_worker;
+        let before = &lease.placement.parts[..index];
+        let chief = lease.placement.parts.first().map(|part| &part.node.0);
+        let chief = chief.and_then(|name| self.state.book.nodes.get(name));
+        let ttl_ms = to_ms(settings.ttl_s);
+        Assignment {
+            lease: Some(LeaseRef { job_id: lease.job, lease_epoch: lease.epoch }),
+            nonce: lease.nonce.clone(),
+            devices: part.slots.clone(),
+            command: job.request.command.clone(),
+            env: self.variables(job, lease, address),
+            working_dir: job.request.working_dir.clone(),
+            workers: workers_of(part),
+            first_rank: before.iter().map(workers_of).sum(),
+            world_size: job.request.workers.max(1),
+            group_rank: index as u32,
+            master_addr: chief.map_or_else(|| "127.0.0.1".into(), |node| node.address.clone()),
+            master_port: 0,
+            ttl_ms,
+            checkpoint_dir: job.request.checkpoint_dir.clone(),
+            log_bytes_max: self.state.configuration.log_bytes_max,
+            go: true,
+            stop: self.stop_order(lease, &part.node.0),
+            grace_ms: to_ms(job.grace_s(settings)),
+        }
+    }
+
+    fn variables(
+        &self,
+        job: &Job,
+        lease: &Lease,
+        address: &str,
+    ) -> std::collections::BTreeMap<String, String> {
+        let mut variables = job.request.env.clone();
+        let settings = &self.state.configuration.engine;
+        let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
+        set(env::COORDINATOR, address.to_owned());
+        set(env::JOB_ID, lease.job.to_string());
+        set(env::LEASE_EPOCH, lease.epoch.to_string());
+        set(env::LEASE_TTL_MS, to_ms(settings.ttl_s).to_string());
+        set(env::GRACE_MS, to_ms(job.grace_s(settings)).to_string());
+        set(env::JOB_TOKEN, job_token(&self.state.secret, lease.job));
+        variables
+    }
+
+    /// How a lease's processes are to end on a machine, once they are to.
+    ///
+    /// A process of the SDK that follows its directives hears of a yield there, and is spared the
+    /// signal (which a shell around it would not survive) for half of its time; all others get
+    /// SIGTERM at once. SIGKILL comes at the deadline in any case.
+    fn stop_order(&self, lease: &Lease, node: &str) -> Option<StopOrder> {
+        if lease.kill.contains(node) {
+            return Some(StopOrder { term_in_ms: 0, kill_in_ms: 0 });
+        }
+        let stop = lease.stop.as_ref()?;
+        let now_s = self.now_s();
+        let follows = self.followers.get(&lease.job).is_some_and(|&count| count > 0);
+        let term_s = if follows { (stop.asked_s + stop.deadline_s) / 2.0 } else { now_s };
+        Some(StopOrder {
+            term_in_ms: to_ms((term_s - now_s).max(0.0)),
+            kill_in_ms: to_ms((stop.deadline_s - now_s).max(0.0)),
+        })
+    }
+
+    /// A directive stream of a job has ended: from now on it must be told by signal.
+    pub fn unfollow(&mut self, job: u64) {
+        let Some(count) = self.followers.get_mut(&job) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.followers.remove(&job);
+        }
+        let leases = self.state.book.leases.range((job, 0)..=(job, u64::MAX));
+        let nodes: Vec<String> =
+            leases.flat_map(|(_, lease)| lease.holders().map(str::to_owned)).collect();
+        for node in nodes {
+            self.tell_node(&node);
+        }
+    }
+}
+
+impl Job {
+    /// Longest time from the asking of a yield to the kill, seconds.
+    #[must_use]
+    pub fn grace_s(&self, settings: &shockwave_core::engine::Settings) -> f64 {
+        if self.request.grace_s > 0.0 { self.request.grace_s } else { settings.grace_s }
+    }
+}

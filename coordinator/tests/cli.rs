@@ -1,0 +1,311 @@
+//! The program as its users meet it: `serve`, its commands, their words and exit codes.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A user with a home of its own.
+struct User {
+    home: TempDir,
+}
+
+/// A coordinator in a process of its own, killed with the test.
+struct Serve {
+    child: Child,
+    ready: Value,
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl User {
+    fn new() -> Self {
+        Self { home: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shockwave"));
+        command
+            .args(arguments)
+            .env("HOME", self.home.path())
+            .env("USER", "ada")
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("SHOCKWAVE_COORDINATOR")
+            .env_remove("SHOCKWAVE_TOKEN")
+            .current_dir(self.home.path());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What a command printed, when it must succeed.
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (out, error) = texts(&output);
+        assert!(output.status.success(), "{arguments:?}: {out}{error}");
+        out
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let mut arguments = arguments.to_vec();
+        arguments.insert(1, "--json");
+        serde_json::from_str(&self.ok(&arguments)).unwrap()
+    }
+
+    /// Exit code and message of a command that must fail.
+    fn fail(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.run(arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        (output.status.code().unwrap(), texts(&output).1)
+    }
+
+    fn serve_arguments() -> Vec<&'static str> {
+        vec![
+            "serve",
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+            "--devices",
+            "cpu:1",
+            "--round-s",
+            "2",
+            "--grace-s",
+            "2",
+            "--policy",
+            "fifo",
+            "--node",
+            "here",
+        ]
+    }
+
+    fn serve(&self) -> Serve {
+        let mut command = self.command(&Self::serve_arguments());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Serve { child, ready: serde_json::from_str(&line).unwrap() }
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("never: {what}");
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_job_from_submission_to_end() {
+    let user = User::new();
+    let _serve = user.serve();
+    let out = user.ok(&["submit", "--name", "greet", "--", "sh", "-c", "echo hello; pwd"]);
+    assert_eq!(out, "job 1 (greet) is queued\n");
+    assert_eq!(user.ok(&["wait", "1"]), "job 1 (greet) is finished\n");
+    let home = user.home.path().display();
+    assert_eq!(user.ok(&["logs", "1"]), format!("hello\n{home}\n"));
+    assert_eq!(user.ok(&["jobs"]), "no job is active (--all lists ended)\n");
+    let table = user.ok(&["jobs", "--all"]);
+    assert!(table.contains("greet") && table.contains("finished"), "{table}");
+    let show = user.json(&["show", "1"]);
+    assert_eq!(show["version"], 1);
+    let job = &show["job"];
+    assert_eq!((job["state"].as_str(), job["user"].as_str()), (Some("finished"), Some("ada")));
+    assert_eq!((job["exit_code"].as_i64(), job["leases"].as_i64()), (Some(0), Some(1)));
+    assert!(job["jct_s"].as_f64().unwrap() > 0.0);
+    user.ok(&["submit", "--", "sh", "-c", "exit 4"]);
+    let failed = user.run(&["wait", "2"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(texts(&failed).0.contains("code 4"), "{failed:?}");
+    let events = user.ok(&["events", "--job", "1"]);
+    assert!(events.lines().count() >= 3 && events.contains("submitted"), "{events}");
+    assert!(user.ok(&["cluster"]).contains("here"));
+    assert!(user.ok(&["fairness"]).contains("ada"));
+    assert!(user.ok(&["explain", "1"]).contains("ended"));
+    assert!(user.ok(&["top", "--count", "1"]).contains("idle"));
+}
+
+#[test]
+fn a_job_is_held_released_weighed_and_cancelled() {
+    let user = User::new();
+    let _serve = user.serve();
+    user.ok(&["submit", "--", "sleep", "1000"]);
+    user.ok(&["submit", "--", "sleep", "1000"]);
+    let state = |id: &str| user.json(&["show", id])["job"]["state"].as_str().unwrap().to_owned();
+    wait_until("the first job runs", || state("1") == "running");
+    assert_eq!(state("2"), "queued");
+    let explained = user.ok(&["explain", "2"]);
+    assert!(explained.contains("waits for devices"), "{explained}");
+    user.ok(&["hold", "2"]);
+    assert_eq!(state("2"), "held");
+    user.ok(&["release", "2"]);
+    assert_eq!(state("2"), "queued");
+    let out = user.ok(&["weight", "2", "2.5"]);
+    assert!(out.contains("weight 2.5"), "{out}");
+    assert_eq!(user.fail(&["weight", "2", "0"]).0, 2);
+    user.ok(&["cancel", "1", "2"]);
+    let waited = user.run(&["wait", "1", "2"]);
+    assert_eq!(waited.status.code(), Some(1));
+    assert_eq!(state("1"), "cancelled");
+    let (code, error) = user.fail(&["hold", "1"]);
+    assert_eq!((code, error.contains("has ended")), (1, true), "{error}");
+}
+
+#[test]
+fn what_goes_wrong_is_said_with_what_to_do() {
+    let user = User::new();
+    let (code, error) = user.fail(&["jobs"]);
+    assert_eq!((code, error.contains("shockwave serve")), (3, true), "{error}");
+    let (code, error) = user.fail(&["jobs", "--coordinator", "http://127.0.0.1:9"]);
+    assert_eq!((code, error.contains("no coordinator answers")), (3, true), "{error}");
+    let (code, error) = user.fail(&["serve", "--devices", "cpu:0"]);
+    assert_eq!((code, error.contains("cpu:COUNT")), (2, true), "{error}");
+    let (code, error) = user.fail(&["serve", "--listen", "0.0.0.0:0", "--devices", "cpu:1"]);
+    assert_eq!((code, error.contains("TLS")), (2, true), "{error}");
+    let (code, error) = user.fail(&["serve", "--policy", "magic", "--devices", "cpu:1"]);
+    assert_eq!((code, error.contains("fifo")), (2, true), "{error}");
+    let serve = user.serve();
+    let (code, error) = user.fail(&["show", "7"]);
+    assert_eq!(
+        (code, error.as_str()),
+        (1, "shockwave: there is no job 7; `shockwave jobs` lists them\n")
+    );
+    let (code, error) = user.fail(&User::serve_arguments());
+    assert_eq!((code, error.contains("in use by another coordinator")), (1, true), "{error}");
+    let address = serve.ready["coordinator"].as_str().unwrap().trim_start_matches("http://");
+    let other = user.path("other");
+    let other = other.to_str().unwrap();
+    let (code, error) =
+        user.fail(&["serve", "--state", other, "--listen", address, "--devices", "cpu:1"]);
+    assert_eq!((code, error.contains("cannot listen on")), (1, true), "{error}");
+    let (code, error) = user.fail(&["submit", "--gpus", "0", "--", "true"]);
+    assert_eq!((code, error.contains("--gpus")), (2, true), "{error}");
+    let output = user.command(&["jobs"]).env("SHOCKWAVE_TOKEN", "wrong").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn settings_files_are_checked_with_the_line() {
+    let user = User::new();
+    let file = user.path("shockwave.toml");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        user.run(&["check-config", file.to_str().unwrap()])
+    };
+    assert!(check("devices = \"cpu:2\"\nround_s = 60\npolicy = \"fifo\"\n").status.success());
+    for (text, expected) in [
+        ("rounds = 3\n", "rounds"),
+        ("round_s = \"long\"\n", "line 1"),
+        ("round_s = -1\n", "round_s"),
+        ("policy = \"magic\"\n", "magic"),
+    ] {
+        let output = check(text);
+        let error = texts(&output).1;
+        assert_eq!((output.status.code(), error.contains(expected)), (Some(2), true), "{error}");
+    }
+}
+
+#[test]
+fn killed_and_started_again_it_carries_on() {
+    let user = User::new();
+    let mut serve = user.serve();
+    let (ran, go) = (user.path("ran"), user.path("go"));
+    let script = format!(
+        "echo $$ >> {}; while [ ! -e {} ]; do sleep 0.05; done; echo over",
+        ran.display(),
+        go.display()
+    );
+    user.ok(&["submit", "--key", "k", "--", "sh", "-c", &script]);
+    user.ok(&["submit", "--", "echo", "second"]);
+    wait_until("the first job runs", || lines(&ran).len() == 1);
+    for _ in 0..3 {
+        let before = user.json(&["jobs", "--all"]);
+        serve.child.kill().unwrap();
+        serve.child.wait().unwrap();
+        let pid: i32 = lines(&ran)[0].parse().unwrap();
+        assert!(shockwave::runner::process::stat(pid).is_some(), "training goes on");
+        let address = serve.ready["coordinator"].clone();
+        serve = user.serve();
+        assert_eq!(serve.ready["coordinator"], address, "where training expects it");
+        let after = user.json(&["jobs", "--all"]);
+        let count = |value: &Value| value["jobs"].as_array().unwrap().len();
+        assert_eq!(count(&before), count(&after));
+        assert_eq!(user.json(&["submit", "--key", "k", "--", "sh", "-c", &script])["job"]["id"], 1);
+    }
+    std::fs::write(&go, "").unwrap();
+    user.ok(&["wait", "1", "2", "--timeout-s", "60"]);
+    assert_eq!(user.ok(&["logs", "1"]), "over\n");
+    assert_eq!(lines(&ran).len(), 1, "it ran once");
+    assert_eq!(user.json(&["show", "1"])["job"]["leases"], 1);
+}
+
+#[test]
+fn accounts_and_copies() {
+    let user = User::new();
+    let serve = user.serve();
+    user.ok(&["submit", "--", "true"]);
+    let token = user.json(&["token", "create", "bob", "--days", "1"]);
+    let secret = token["token"]["secret"].as_str().unwrap().to_owned();
+    let address = serve.ready["coordinator"].as_str().unwrap().to_owned();
+    let bob = |arguments: &[&str]| {
+        let mut command = user.command(arguments);
+        command.env("SHOCKWAVE_TOKEN", &secret).env("SHOCKWAVE_COORDINATOR", &address);
+        command.output().unwrap()
+    };
+    assert!(bob(&["submit", "--", "true"]).status.success());
+    assert_eq!(user.json(&["show", "2"])["job"]["user"], "bob");
+    let refused = bob(&["cancel", "1"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(texts(&refused).1.contains("belongs to ada"), "{refused:?}");
+    for administrator in [vec!["token", "list"], vec!["user", "bob"], vec!["drain", "here"]] {
+        assert_eq!(bob(&administrator).status.code(), Some(1), "{administrator:?}");
+    }
+    let copy = user.path("copy");
+    user.ok(&["snapshot", copy.to_str().unwrap()]);
+    user.ok(&["token", "revoke", "1"]);
+    assert_eq!(bob(&["jobs"]).status.code(), Some(1));
+    // No secret lies anywhere in the state or the copy.
+    for folder in [user.path(".local/state/shockwave/state"), copy.clone()] {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let content = std::fs::read(entry.path()).unwrap_or_default();
+            let found = content.windows(secret.len()).any(|part| part == secret.as_bytes());
+            assert!(!found, "{}", entry.path().display());
+        }
+    }
+    drop(serve);
+    let mut command =
+        user.command(&["serve", "--json", "--listen", "127.0.0.1:0", "--devices", "none"]);
+    command.arg("--state").arg(&copy).args(["--policy", "fifo", "--round-s", "2"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let _serve = Serve { child, ready: serde_json::from_str(&line).unwrap() };
+    assert_eq!(user.json(&["show", "2"])["job"]["user"], "bob");
+}
