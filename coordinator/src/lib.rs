@@ -8,6 +8,7 @@ pub mod cli;
 pub mod devices;
 pub mod files;
 pub mod grpc;
+pub mod history;
 pub mod runner;
 pub mod secrets;
 pub mod serve;
