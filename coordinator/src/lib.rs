@@ -11,6 +11,7 @@ pub mod simulation;
 pub mod devices;
 pub mod files;
 pub mod grpc;
+pub mod history;
 pub mod runner;
 pub mod secrets;
 pub mod serve;

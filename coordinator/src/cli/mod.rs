@@ -22,6 +22,7 @@ mod show;
 mod snapshot;
 mod submit;
 mod table;
+mod timeline;
 mod token;
 mod top;
 mod wait;
@@ -93,6 +94,8 @@ pub enum Command {
     Resume(cluster::DrainArgs),
     /// Prints the durable log, one JSON object a line.
     Events(events::EventsArgs),
+    /// Draws who ran when, and with which batch size.
+    Timeline(timeline::TimelineArgs),
     /// Makes, lists and revokes tokens.
     Token(token::TokenArgs),
     /// Sets a user's budget and cap.
@@ -136,6 +139,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Drain(args) => cluster::drain(&args, true),
         Command::Resume(args) => cluster::drain(&args, false),
         Command::Events(args) => events::run(&args),
+        Command::Timeline(args) => timeline::run(&args),
         Command::Token(args) => token::run(&args),
         Command::User(args) => token::user(&args),
         Command::Top(args) => top::run(&args),
