@@ -5,16 +5,16 @@
 
 pub mod agent;
 pub mod cli;
-pub mod figures;
-pub mod reproduce;
-pub mod simulation;
 pub mod devices;
+pub mod figures;
 pub mod files;
 pub mod grpc;
 pub mod history;
+pub mod reproduce;
 pub mod runner;
 pub mod secrets;
 pub mod serve;
 pub mod service;
+pub mod simulation;
 pub mod store;
 pub mod web;

@@ -14,6 +14,6 @@ pub mod market;
 pub mod placement;
 pub mod policies;
 pub mod predictor;
-pub mod solver;
 pub mod simulator;
+pub mod solver;
 pub mod types;

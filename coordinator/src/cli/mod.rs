@@ -27,8 +27,8 @@ mod token;
 mod top;
 mod wait;
 
-mod plan;
 mod compare;
+mod plan;
 mod reproduce;
 mod simulate;
 mod trace;

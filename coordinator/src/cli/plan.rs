@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use super::connect::CoordinatorArgs;
+use super::live_plan;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use super::connect::CoordinatorArgs;
-use super::live_plan;
 use shockwave_core::market::{Account, Instance, InstanceJob, MarketReport, market_report};
 use shockwave_core::solver::{
     Certificate, Effort, Method, Placement, Plan, Program, Sides, polish, solve, solve_constrained,

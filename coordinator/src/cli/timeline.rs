@@ -14,7 +14,7 @@ use crate::service::record::Record;
 
 /// Draws who ran when, and with which batch size
 #[derive(Debug, Args)]
-pub struct HistoryArgs {
+pub struct TimelineArgs {
     /// Where the picture is written (SVG)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
@@ -42,11 +42,11 @@ struct Span {
 }
 
 /// Runs the command.
-pub fn run(args: &HistoryArgs) -> ExitCode {
+pub fn run(args: &TimelineArgs) -> ExitCode {
     run_async(timeline(args))
 }
 
-async fn timeline(args: &HistoryArgs) -> Result<ExitCode, CliError> {
+async fn timeline(args: &TimelineArgs) -> Result<ExitCode, CliError> {
     if args.svg.is_none() && !args.coordinator.json {
         return Err(CliError::Usage("give --svg FILE for a picture, or --json".into()));
     }
@@ -73,21 +73,24 @@ async fn timeline(args: &HistoryArgs) -> Result<ExitCode, CliError> {
 
 fn rows(timeline: &History) -> Vec<Row<'_>> {
     let start = timeline.range().map_or(0.0, |(from, _)| from);
-    let row = |row| {
-        let history::Row { spans, .. } = row;
+    timeline.rows().map(|row| Row::of(row, start)).collect()
+}
+
+impl<'a> Row<'a> {
+    /// The row of `row`, with times counted from `start_unix_s`.
+    fn of(row: &'a history::Row, start_unix_s: f64) -> Self {
         let span = |span: &history::Span| Span {
-            from_s: span.from_unix_s - start,
-            to_s: span.to_unix_s.map(|to| to - start),
+            from_s: span.from_unix_s - start_unix_s,
+            to_s: span.to_unix_s.map(|to| to - start_unix_s),
             batch: span.batch,
         };
-        Row {
+        Self {
             job: row.job,
             name: &row.name,
-            submitted_s: row.submitted_unix_s - start,
-            finished_s: row.finished_unix_s.map(|at| at - start),
+            submitted_s: row.submitted_unix_s - start_unix_s,
+            finished_s: row.finished_unix_s.map(|at| at - start_unix_s),
             preemptions: row.preemptions,
-            spans: spans.iter().map(span).collect(),
+            spans: row.spans.iter().map(span).collect(),
         }
-    };
-    timeline.rows().map(row).collect()
+    }
 }

@@ -1,7 +1,5 @@
 //! Scheduling policies: one file each, one registry, told apart by nothing but this trait.
 
-pub mod information;
-pub mod mechanism;
 mod afs;
 mod allox;
 mod conic;
@@ -9,8 +7,10 @@ mod drf;
 mod fifo;
 mod gandiva_fair;
 mod gavel;
+pub mod information;
 mod list_rule;
 mod lpt;
+pub mod mechanism;
 mod mst;
 mod ossp;
 mod shockwave;
