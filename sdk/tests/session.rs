@@ -81,6 +81,7 @@ fn head(v: &Variables, x: &Tensor) -> Tensor {
 }
 
 fn plain_loop(adam: bool) -> Variables {
+    let _guard = alone();
     tch::manual_seed(1);
     let vs = nn::VarStore::new(Device::Cpu);
     let _net = network(&vs.root());

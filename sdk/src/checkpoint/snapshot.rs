@@ -32,11 +32,12 @@ const KINDS: [(Kind, Dtype); 10] = [
 ];
 
 impl HostTensor {
-    /// Copies a tensor to host memory.
+    /// Copies a tensor to host memory, into the memory of `spare` if it has the right size: fresh memory costs as much
+    /// time as the copy itself.
     ///
     /// # Errors
     /// [`Error::Torch`]; [`Error::Unsupported`] for complex and quantised kinds.
-    pub fn copy_of(name: &str, tensor: &Tensor) -> Result<Self, Error> {
+    pub fn copy_of(name: &str, tensor: &Tensor, spare: Option<Self>) -> Result<Self, Error> {
         let kind = tensor.f_kind()?;
         let Some((_, dtype)) = KINDS.iter().find(|(k, _)| *k == kind) else {
             let what = format!("a checkpoint cannot hold the kind {kind:?}");
@@ -44,7 +45,9 @@ impl HostTensor {
         };
         let host = tensor.f_detach()?.f_to(Device::Cpu)?.f_contiguous()?;
         let elements = host.numel();
-        let mut bytes = vec![0; elements * kind.elt_size_in_bytes()];
+        let length = elements * kind.elt_size_in_bytes();
+        let spare = spare.map(|s| s.bytes).filter(|bytes| bytes.len() == length);
+        let mut bytes = spare.unwrap_or_else(|| vec![0; length]);
         host.f_copy_data_u8(&mut bytes, elements)?;
         let shape = host.size().into_iter().map(|n| n as usize).collect();
         Ok(Self { dtype: *dtype, shape, bytes })
@@ -96,7 +99,7 @@ impl View for &HostTensor {
 }
 
 /// Everything that a checkpoint holds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
     /// All named variables of the model.
     pub model: BTreeMap<String, HostTensor>,

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use super::{Checkpoints, Name, Saved, Snapshot};
 use crate::Error;
 
-type Answer = (Name, Result<Saved, Error>);
+/// The result of a write, and the snapshot, whose memory the next one may use.
+type Answer = (Snapshot, Result<Saved, Error>);
 
 /// A thread that writes checkpoints, one at a time.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl Writer {
             .spawn(move || {
                 for (name, snapshot) in work {
                     let saved = theirs.save(name, &snapshot);
-                    if done.send((name, saved)).is_err() {
+                    if done.send((snapshot, saved)).is_err() {
                         break;
                     }
                 }

@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use super::{Optimizer, check};
+use super::{Optimizer, by_blocks, check};
 use crate::Error;
 
 /// AdamW as PyTorch defines it:
@@ -20,6 +20,7 @@ pub struct AdamW {
 #[derive(Debug)]
 struct Buffers {
     first: Tensor,
+    /// `v / (1 - b2)`: one multiplication of the whole buffer less each step.
     second: Tensor,
 }
 
@@ -78,17 +79,26 @@ impl Optimizer for AdamW {
         // powi takes i32; beyond that many steps both corrections are 1 in double precision.
         let t = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let (c1, c2) = (1.0 - b1.powi(t), 1.0 - b2.powi(t));
-        let _ = params.f_mul_scalar_(1.0 - lr * self.weight_decay)?;
-        let _ = buffers.first.f_lerp_(grads, 1.0 - b1)?;
-        let _ = buffers.second.f_mul_scalar_(b2)?;
-        let _ = grads.f_mul_scalar_((1.0 - b2).sqrt())?;
-        let _ = buffers.second.f_addcmul_(grads, grads)?;
-        // The gradients are used up: their buffer takes the denominator. lr/c1 m / (sqrt(v/c2) + eps) is
-        // m / ((sqrt(v) + eps sqrt(c2)) c1 / (lr sqrt(c2))); at lr = 0 the denominator is infinite and p stays.
-        let _ = buffers.second.f_sqrt_out(grads)?;
-        let _ = grads.f_add_scalar_(self.eps * c2.sqrt())?;
-        let _ = grads.f_mul_scalar_(-c1 / (lr * c2.sqrt()))?;
-        let _ = params.f_addcdiv_(&buffers.first, grads)?;
+        let decay = 1.0 - lr * self.weight_decay;
+        // With v = (1-b2) u and s = sqrt((1-b2)/c2): lr/c1 m / (sqrt(v/c2) + eps) = m / ((sqrt(u) + eps/s) s c1/lr). At
+        // lr = 0 the denominator is infinite, and p stays.
+        let s = ((1.0 - b2) / c2).sqrt();
+        let (eps, rate) = (self.eps / s, -s * c1 / lr);
+        by_blocks(
+            [params, grads, &buffers.first, &buffers.second],
+            |[mut p, mut g, mut m, mut u]| {
+                let _ = p.f_mul_scalar_(decay)?;
+                let _ = m.f_lerp_(&g, 1.0 - b1)?;
+                let _ = u.f_mul_scalar_(b2)?;
+                let _ = u.f_addcmul_(&g, &g)?;
+                // The gradients are used up: their buffer takes the denominator.
+                let _ = u.f_sqrt_out(&g)?;
+                let _ = g.f_add_scalar_(eps)?;
+                let _ = g.f_mul_scalar_(rate)?;
+                let _ = p.f_addcdiv_(&m, &g)?;
+                Ok(())
+            },
+        )?;
         Ok(())
     }
 

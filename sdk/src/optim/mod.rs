@@ -73,6 +73,29 @@ impl Optimizer for Box<dyn Optimizer> {
     }
 }
 
+/// Elements that a step works on at a time on the CPU: several passes over them stay in the processor's cache.
+const CPU_BLOCK: i64 = 1 << 17;
+
+/// Calls `f` with the same part of all `buffers`: small blocks on the CPU, the whole on other devices.
+pub(crate) fn by_blocks<const N: usize>(
+    buffers: [&Tensor; N],
+    mut f: impl FnMut([Tensor; N]) -> Result<(), tch::TchError>,
+) -> Result<(), Error> {
+    let len = buffers[0].numel() as i64;
+    let block = if buffers[0].device() == Device::Cpu { CPU_BLOCK } else { len.max(1) };
+    let mut start = 0;
+    while start < len {
+        let n = block.min(len - start);
+        let mut parts = buffers.map(Tensor::shallow_clone);
+        for part in &mut parts {
+            *part = part.f_narrow(0, start, n)?;
+        }
+        f(parts)?;
+        start += n;
+    }
+    Ok(())
+}
+
 /// A scalar on the parameters' device, made without a host synchronisation.
 pub(crate) fn scalar(value: f64, kind: Kind, device: Device) -> Result<Tensor, Error> {
     Ok(Tensor::f_full([0i64; 0], value, (kind, device))?)

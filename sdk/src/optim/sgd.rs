@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use super::{Optimizer, check, scalar};
+use super::{Optimizer, by_blocks, check, scalar};
 use crate::Error;
 
 /// SGD as PyTorch defines it (no dampening): `d = g + wd p; m = momentum m + d; p = p - lr m`
@@ -66,24 +66,24 @@ impl Optimizer for Sgd {
 
     fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error> {
         let (kind, device) = (params.f_kind()?, params.device());
-        if self.weight_decay != 0.0 {
-            let _ = grads.f_addcmul_(params, &scalar(self.weight_decay, kind, device)?)?;
-        }
-        let rate = scalar(-lr, kind, device)?;
-        match &mut self.buffer {
-            None => {
-                let _ = params.f_addcmul_(grads, &rate)?;
+        let (momentum, nesterov) = (self.momentum, self.nesterov);
+        let (decays, decay) = (self.weight_decay != 0.0, scalar(self.weight_decay, kind, device)?);
+        let (rate, look_ahead) = (scalar(-lr, kind, device)?, scalar(momentum, kind, device)?);
+        // Without momentum the buffer is not used: the gradients stand in for it.
+        let buffer = self.buffer.as_ref();
+        by_blocks([params, grads, buffer.unwrap_or(grads)], |[mut p, mut g, mut m]| {
+            if decays {
+                let _ = g.f_addcmul_(&p, &decay)?;
             }
-            Some(buffer) => {
-                let _ = buffer.f_mul_scalar_(self.momentum)?.f_add_(grads)?;
-                if self.nesterov {
-                    let _ = grads.f_addcmul_(buffer, &scalar(self.momentum, kind, device)?)?;
-                    let _ = params.f_addcmul_(grads, &rate)?;
-                } else {
-                    let _ = params.f_addcmul_(buffer, &rate)?;
-                }
+            if buffer.is_some() {
+                let _ = m.f_mul_scalar_(momentum)?.f_add_(&g)?;
             }
-        }
+            if nesterov {
+                let _ = g.f_addcmul_(&m, &look_ahead)?;
+            }
+            let _ = p.f_addcmul_(if nesterov { &g } else { &m }, &rate)?;
+            Ok(())
+        })?;
         self.steps += 1;
         Ok(())
     }

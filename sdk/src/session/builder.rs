@@ -15,7 +15,7 @@ use super::stop::StopSources;
 use super::{Phase, Position, Session};
 use crate::Error;
 use crate::arena::Arena;
-use crate::checkpoint::{Checkpoints, Writer};
+use crate::checkpoint::{Checkpoints, Snapshot, Writer};
 use crate::data::{Dataset, Sampler};
 use crate::distributed::{Group, Rendezvous};
 use crate::lr::LearningRate;
@@ -153,7 +153,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Whether periodic checkpoints are written on a thread of their own, so that training stands still only while the
-    /// state is copied (default true). The copy takes as much memory as the checkpoint.
+    /// state is copied (default true). The copy takes as much memory as the checkpoint, and keeps it.
     pub fn background_checkpoints(mut self, background: bool) -> Self {
         self.background = background;
         self
@@ -334,6 +334,7 @@ impl Session {
             last: None,
             saved_at: name.map(|_| self.save_position()),
             in_flight: None,
+            spare: Snapshot::default(),
             saved_time: Instant::now(),
         }
     }

@@ -83,20 +83,21 @@ pub(super) struct Saving {
     pub saved_at: Option<(u64, u64, usize)>,
     /// The checkpoint that the writer's thread works on.
     pub in_flight: Option<SavePoint>,
+    /// The snapshot before: its memory is used again.
+    pub spare: Snapshot,
     pub saved_time: Instant,
 }
 
-/// Copies named tensors to host memory.
-fn copies<'a>(
-    tensors: impl IntoIterator<Item = (String, &'a Tensor)>,
+/// Copies named tensors to host memory, into that of `spare` where it fits.
+fn copies(
+    tensors: &BTreeMap<String, Tensor>,
+    mut spare: BTreeMap<String, HostTensor>,
 ) -> Result<BTreeMap<String, HostTensor>, Error> {
-    tensors
-        .into_iter()
-        .map(|(name, tensor)| {
-            let copy = HostTensor::copy_of(&name, tensor)?;
-            Ok((name, copy))
-        })
-        .collect()
+    let copy = |(name, tensor): (&String, &Tensor)| {
+        let copy = HostTensor::copy_of(name, tensor, spare.remove(name))?;
+        Ok((name.clone(), copy))
+    };
+    tensors.iter().map(copy).collect()
 }
 
 impl Session {
@@ -121,10 +122,9 @@ impl Session {
 
     /// Copies the whole state to host memory (one host read for the numbers, one copy per tensor).
     fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        let model = self.arena.named_variables();
-        let model = copies(model.iter().map(|(n, t)| (n.clone(), t)))?;
-        let training = self.training_buffers();
-        let training = copies(training.iter().map(|(n, t)| (n.clone(), t)))?;
+        let spare = self.saving.as_mut().map(|s| std::mem::take(&mut s.spare)).unwrap_or_default();
+        let model = copies(&self.arena.named_variables(), spare.model)?;
+        let training = copies(&self.training_buffers(), spare.training)?;
         let state = serde_json::to_value(self.state()?)
             .map_err(|e| Error::invalid("the session's state", e, "a value that JSON can hold"))?;
         Ok(Snapshot { model, training, state })
@@ -190,6 +190,7 @@ impl Session {
             return Ok(());
         }
         let saved = saving.writer.write_now(name, &snapshot);
+        saving.spare = snapshot;
         let saved = saved.inspect_err(|_| saving.saved_at = None)?;
         self.saved(saved, &point(started.elapsed()));
         Ok(())
@@ -210,9 +211,12 @@ impl Session {
 
     /// Takes the writer's answer. A write that failed is reported, and training goes on: the older checkpoints are
     /// there, and the next one is tried at its time.
-    fn take_answer(&mut self, answer: Option<(Name, Result<Saved, Error>)>) {
+    fn take_answer(&mut self, answer: Option<(Snapshot, Result<Saved, Error>)>) {
         let Some(saving) = &mut self.saving else { return };
-        let (Some((_, result)), Some(point)) = (answer, saving.in_flight.take()) else { return };
+        let (Some((spare, result)), Some(point)) = (answer, saving.in_flight.take()) else {
+            return;
+        };
+        saving.spare = spare;
         match result {
             Ok(saved) => self.saved(saved, &point),
             Err(error) => {

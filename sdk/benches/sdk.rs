@@ -1,0 +1,281 @@
+//! What the SDK costs: monitoring, optimisers, checkpoints, against tch alone (ResNet-18, 11.17 M parameters, CPU time).
+//!
+//! Every figure is a median; what is compared runs in turns, so that a busy machine disturbs both alike.
+#![allow(clippy::unwrap_used)] // A benchmark that fails should stop.
+
+use std::time::Instant;
+
+use serde_json::json;
+use shockwave_sdk::monitor::{NoiseSettings, squared_norm};
+use shockwave_sdk::optim::{AdamW, Optimizer, Sgd};
+use shockwave_sdk::policy::{Accordion, BatchPolicy, Compose, Gns, Mode, Static};
+use shockwave_sdk::session::Every;
+use shockwave_sdk::{Batch, Dataset, Error, Output, Session};
+use tch::nn::{self, ModuleT, OptimizerConfig};
+use tch::{Device, Kind, Tensor};
+
+fn row(name: &str, value: f64, unit: &str, goal: &str, holds: Option<bool>, against: &str) {
+    let row = json!({"name": name, "value": value, "unit": unit, "goal": goal, "holds": holds, "against": against});
+    println!("{row}");
+}
+
+/// CPU time of this process, in seconds.
+fn cpu_s() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one timespec, which lives until it returns.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn conv(p: nn::Path, i: i64, o: i64, k: i64, stride: i64) -> nn::Conv2D {
+    let config = nn::ConvConfig { stride, padding: k / 2, bias: false, ..Default::default() };
+    nn::conv2d(p, i, o, k, config)
+}
+
+fn block(p: nn::Path, i: i64, o: i64, stride: i64) -> impl ModuleT + use<> {
+    let norm = |name: &str| nn::batch_norm2d(&p / name, o, Default::default());
+    let (c1, b1) = (conv(&p / "c1", i, o, 3, stride), norm("b1"));
+    let (c2, b2) = (conv(&p / "c2", o, o, 3, 1), norm("b2"));
+    let short = (stride != 1 || i != o).then(|| (conv(&p / "cs", i, o, 1, stride), norm("bs")));
+    nn::func_t(move |x, t| {
+        let y = x.apply(&c1).apply_t(&b1, t).relu().apply(&c2).apply_t(&b2, t);
+        let x = short.as_ref().map_or_else(|| x.shallow_clone(), |(c, b)| x.apply(c).apply_t(b, t));
+        (y + x).relu()
+    })
+}
+
+/// ResNet-18 for images of 32x32 pixels.
+fn resnet18(p: &nn::Path) -> impl ModuleT + use<> {
+    let (stem, norm) =
+        (conv(p / "stem", 3, 64, 3, 1), nn::batch_norm2d(p / "norm", 64, Default::default()));
+    let mut body = nn::seq_t();
+    let mut i = 64;
+    for (stage, (o, stride)) in [(64, 1), (128, 2), (256, 2), (512, 2)].into_iter().enumerate() {
+        for half in 0..2 {
+            body = body.add(block(
+                p / format!("s{stage}h{half}"),
+                i,
+                o,
+                if half == 0 { stride } else { 1 },
+            ));
+            i = o;
+        }
+    }
+    let head = nn::linear(p / "head", 512, 10, Default::default());
+    nn::func_t(move |x, t| {
+        let x = x.apply(&stem).apply_t(&norm, t).relu().apply_t(&body, t);
+        x.adaptive_avg_pool2d([1, 1]).flatten(1, -1).apply(&head)
+    })
+}
+
+/// Random images; the same tensor for every batch, so that reading data costs nothing.
+struct Noise(usize);
+
+impl Dataset for Noise {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn batch(&self, indices: &[usize]) -> Result<Batch, Error> {
+        let n = indices.len() as i64;
+        let y: Vec<i64> = indices.iter().map(|&i| (i % 10) as i64).collect();
+        Ok(Batch::new(
+            Tensor::ones([n, 3, 32, 32], (Kind::Float, Device::Cpu)),
+            Tensor::from_slice(&y),
+        ))
+    }
+}
+
+/// A session in the middle of an epoch, with its model.
+struct Run {
+    session: Session,
+    net: Box<dyn ModuleT>,
+    vs: nn::VarStore,
+}
+
+impl Run {
+    fn new(
+        policy: impl BatchPolicy + 'static,
+        batch: u64,
+        folder: Option<&std::path::Path>,
+    ) -> Self {
+        let vs = nn::VarStore::new(Device::Cpu);
+        let net = Box::new(resnet18(&vs.root()));
+        let optimizer: Box<dyn Optimizer> = match folder {
+            Some(_) => Box::new(AdamW::new(1e-3)),
+            None => Box::new(Sgd::new(1e-3).momentum(0.9).weight_decay(5e-4)),
+        };
+        let mut builder = Session::builder(&vs, optimizer, policy)
+            .noise(NoiseSettings { every_steps: 10, beta: 0.99 })
+            .output(Output::Quiet)
+            .handle_signals(false)
+            .offline()
+            .checkpoint_every(Every::Steps(1));
+        if let Some(folder) = folder {
+            builder = builder.checkpoints(folder);
+        }
+        let mut session = builder.build(Noise(1000 * batch as usize)).unwrap();
+        session.next_epoch().unwrap();
+        Self { session, net, vs }
+    }
+
+    fn step(&mut self) {
+        let batch = self.session.next_batch().unwrap().unwrap();
+        let net = &self.net;
+        self.session
+            .step(&batch, |b| net.forward_t(&b.x, true).cross_entropy_for_logits(&b.y))
+            .unwrap();
+    }
+}
+
+/// The loop with both policies' measurements against the same loop with none, over whole sampling periods.
+fn monitoring(batch: u64, periods: usize, goal: f64) {
+    let both =
+        Compose::new(Mode::Both, Accordion::new(batch, 2 * batch), Gns::new(batch, 2 * batch));
+    let (mut with, mut without) =
+        (Run::new(both, batch, None), Run::new(Static::new(batch), batch, None));
+    let mut overheads = Vec::new();
+    let period = |run: &mut Run| {
+        let start = cpu_s();
+        (0..10).for_each(|_| run.step());
+        cpu_s() - start
+    };
+    for turn in 0..=periods {
+        let (a, b) = (period(&mut with), period(&mut without));
+        if turn > 0 {
+            overheads.push(100.0 * (a / b - 1.0));
+        }
+    }
+    let value = median(overheads);
+    let name = format!("monitoring, ResNet-18, B={batch}");
+    row(
+        &name,
+        value,
+        "% of CPU time",
+        &format!("<= {goal}"),
+        Some(value <= goal),
+        "the same loop with a static policy",
+    );
+    let reads = with.session.host_reads() as f64;
+    row(
+        &format!("host reads in {} steps, B={batch}", 10 * (periods + 1)),
+        reads,
+        "reads",
+        "0",
+        Some(reads == 0.0),
+        "",
+    );
+}
+
+fn optimisers() {
+    let vs = nn::VarStore::new(Device::Cpu);
+    let _net = resnet18(&vs.root());
+    let arena = shockwave_sdk::arena::Arena::new(&vs).unwrap();
+    let theirs = nn::VarStore::new(Device::Cpu);
+    let net = resnet18(&theirs.root());
+    let x = Tensor::randn([2, 3, 32, 32], (Kind::Float, Device::Cpu));
+    net.forward_t(&x, true).sum(Kind::Float).backward();
+    let (mut params, mut grads) = (arena.params().shallow_clone(), arena.grads().shallow_clone());
+    let noise = grads.randn_like() * 1e-3;
+    let mut compare =
+        |name: &str, ours: &mut dyn Optimizer, mut other: nn::Optimizer, goal: f64| {
+            ours.prepare(arena.params()).unwrap();
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            for turn in 0..=30 {
+                // A step may overwrite the gradients.
+                grads.copy_(&noise);
+                let start = cpu_s();
+                tch::no_grad(|| ours.step(&mut params, &mut grads, 1e-6)).unwrap();
+                let middle = cpu_s();
+                other.step();
+                if turn > 0 {
+                    a.push(middle - start);
+                    b.push(cpu_s() - middle);
+                }
+            }
+            let (a, b) = (median(a), median(b));
+            let text = format!("{:.2} ms of CPU time", b * 1e3);
+            row(name, a / b, "times tch's own", &format!("<= {goal}"), Some(a / b <= goal), &text);
+        };
+    let sgd = nn::Sgd { momentum: 0.9, dampening: 0.0, wd: 5e-4, nesterov: false };
+    let ours = &mut Sgd::new(0.1).momentum(0.9).weight_decay(5e-4);
+    compare("SGD step", ours, sgd.build(&theirs, 1e-6).unwrap(), 1.0);
+    let adamw = nn::AdamW { wd: 0.01, ..Default::default() };
+    compare("AdamW step", &mut AdamW::new(1e-3), adamw.build(&theirs, 1e-6).unwrap(), 1.2);
+}
+
+/// CPU time of this thread, in seconds.
+fn thread_s() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one timespec, which lives until it returns.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+fn checkpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut saving = Run::new(Static::new(2), 2, Some(folder.path()));
+    let mut plain = Run::new(Static::new(2), 2, None);
+    let mut extra = Vec::new();
+    for _ in 0..9 {
+        // Wait for the write before, so that only the copy is measured.
+        saving.session.save().unwrap();
+        let (start, wall) = (thread_s(), Instant::now());
+        saving.step();
+        let (with, wall) = (thread_s() - start, wall.elapsed().as_secs_f64());
+        let start = thread_s();
+        plain.step();
+        let without = thread_s() - start;
+        eprintln!(
+            "step with checkpoint {with:.3} s of CPU time, {wall:.3} s, without {without:.3} s"
+        );
+        extra.push((with - without) * 1e3);
+    }
+    let value = median(extra);
+    let note =
+        "the training thread's CPU time: AdamW step with a checkpoint, less an SGD step without";
+    let name = "checkpoint of ResNet-18 and 2 moments: standstill";
+    row(name, value, "ms", "<= 100", Some(value <= 100.0), note);
+}
+
+fn numerics() {
+    let run = Run::new(Static::new(8), 8, None);
+    let x = Tensor::randn([8, 3, 32, 32], (Kind::Float, Device::Cpu));
+    let y = Tensor::randint(10, [8], (Kind::Int64, Device::Cpu));
+    run.net.forward_t(&x, true).cross_entropy_for_logits(&y).backward();
+    let grads = run.session.arena().grads();
+    let exact = grads.to_kind(Kind::Double).square().sum(Kind::Double).double_value(&[]);
+    let error = (squared_norm(grads).unwrap().double_value(&[]) / exact - 1.0).abs();
+    row(
+        "|g|^2 of 11 M gradients",
+        error,
+        "relative error",
+        "<= 1e-7",
+        Some(error <= 1e-7),
+        "double precision",
+    );
+    assert!(run.vs.len() > 60);
+}
+
+fn main() {
+    tch::set_num_threads(1);
+    tch::manual_seed(1);
+    eprintln!("numerics");
+    numerics();
+    eprintln!("optimisers");
+    optimisers();
+    eprintln!("checkpoints");
+    checkpoints();
+    eprintln!("monitoring at B=16");
+    monitoring(16, 5, 2.0);
+    // A step takes seconds on one core: REDUCE=1 leaves the large batch out.
+    if std::env::var_os("REDUCE").is_none() {
+        eprintln!("monitoring at B=128");
+        monitoring(128, 3, 1.0);
+    }
+}
