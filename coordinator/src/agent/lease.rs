@@ -49,6 +49,9 @@ pub(super) struct Lease {
     since: Instant,
 }
 
+/// How long a runner may take from its start to its first sign of life.
+const START_WAIT: Duration = Duration::from_secs(10);
+
 /// How long after its deadline a runner may take to report, before the agent does its work.
 const RUNNER_LATE_MS: u64 = 3_000;
 
@@ -123,9 +126,16 @@ impl Lease {
     }
 
     /// Whether the runner still lives. Once it does not, the lease has ended, however it did.
-    pub(super) fn check(&mut self) -> bool {
+    ///
+    /// A runner that was just started has not taken its lock yet: unless it is known to be `gone`,
+    /// it is given [`START_WAIT`] to show up.
+    pub(super) fn check(&mut self, gone: bool) -> bool {
         if self.phase != Phase::Running {
             return false;
+        }
+        let seen = self.folder.running().exists() || self.folder.exit().exists();
+        if !gone && !seen && self.since.elapsed() < START_WAIT {
+            return true;
         }
         let Ok(Some(_lock)) = FileLock::try_take(&self.folder.lock()) else { return true };
         self.phase = Phase::Ended(self.how_it_ended());

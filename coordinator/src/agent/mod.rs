@@ -75,7 +75,7 @@ impl<L: Link> Agent<L> {
         let found = entries.flatten().filter_map(|entry| Lease::adopt(entry.path()));
         let mut leases: BTreeMap<_, _> = found.map(|lease| (lease.key, lease)).collect();
         for lease in leases.values_mut() {
-            lease.check();
+            lease.check(false);
         }
         Ok(Self {
             config,
@@ -151,7 +151,7 @@ impl<L: Link> Agent<L> {
                     Err(status) => Err(status),
                 },
                 Some(key) = self.exits.1.recv() => {
-                    if self.leases.get_mut(&key).is_some_and(|lease| !lease.check()) {
+                    if self.leases.get_mut(&key).is_some_and(|lease| !lease.check(true)) {
                         self.start_waiting();
                         return Ok(true);
                     }
@@ -166,7 +166,7 @@ impl<L: Link> Agent<L> {
     fn look_after(&mut self) -> bool {
         let mut ended = false;
         for lease in self.leases.values_mut().filter(|lease| lease.phase == Phase::Running) {
-            ended |= !lease.check();
+            ended |= !lease.check(false);
             lease.enforce();
         }
         if ended {

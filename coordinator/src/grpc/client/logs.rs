@@ -168,6 +168,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "unproven")]
     #[test]
     fn reads_each_byte_once_over_a_rotation() {
         let folder = tempfile::tempdir().unwrap();
