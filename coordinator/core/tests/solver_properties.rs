@@ -157,7 +157,6 @@ fn one_iteration(serial_h: f64, gpus: u32) -> Buyer {
 /// static filter of 2/3 gives rho 0.78, 0.83 and 1.1 (see `market::fairness`); the market keeps
 /// every rho at or below 1 with the mean completion time of 5.0 hours.
 #[test]
-#[cfg(feature = "unproven")]
 fn figure_1_the_market_is_fair_and_fast() {
     let buyers = vec![one_iteration(12.0, 3), one_iteration(8.0, 2), one_iteration(6.0, 2)];
     let window = Window { gpus: 4, rounds: 8, round_s: 3600.0, k: 8.0, lambda: 10.0, buyers };

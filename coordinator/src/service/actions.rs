@@ -38,7 +38,6 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
             effects.directive = Some(directive(Kind::Revoked(v1::Revoked { reason })));
             with_lease(state, (job.0, lease_epoch), effects, |lease| lease.revoked = true);
         }
-        Action::WakeAt { at_s } => state.book.wake_s = Some(at_s),
         Action::CheckpointCommitted { job, checkpoint } => {
             effects.jobs.insert(job.0);
             if let Some(job) = state.book.jobs.get_mut(&job.0)

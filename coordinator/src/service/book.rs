@@ -188,8 +188,6 @@ pub struct Book {
     pub rounds: Rounds,
     /// The question to the planner that is open.
     pub open_plan: Option<Box<PlanRequest>>,
-    /// When the engine wants to be woken, coordinator's clock, seconds.
-    pub wake_s: Option<f64>,
     /// Number of the last record.
     pub number: u64,
     /// Coordinator's clock at the last record, seconds.

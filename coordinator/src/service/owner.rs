@@ -194,7 +194,7 @@ impl Owner {
         let mut watch_nodes = tokio::time::interval(Duration::from_secs(1));
         loop {
             self.ask_planner();
-            let wake_s = self.state.book.wake_s.unwrap_or(f64::INFINITY);
+            let wake_s = self.state.engine.wake_s().unwrap_or(f64::INFINITY);
             let sleep_s = (wake_s - self.clock.now_s()).clamp(0.001, 3600.0);
             let wake = (Instant::now() + Duration::from_secs_f64(sleep_s)).max(self.tick_after);
             tokio::select! {

@@ -140,7 +140,6 @@ fn every_prefix_of_the_writes_holds_what_was_acknowledged() {
 }
 
 /// A damaged file is refused, or everything that was written is read; never less.
-#[cfg(feature = "unproven")]
 #[test]
 fn damage_is_never_taken_for_an_emptier_log() {
     let folder = tempfile::tempdir().unwrap();

@@ -57,12 +57,6 @@ pub enum Action {
         /// The lease.
         lease_epoch: u64,
     },
-    /// Call [`super::Event::Tick`] at this time, if nothing else happens before. Replaces the
-    /// wake-up asked for before.
-    WakeAt {
-        /// When, seconds on the driver's clock.
-        at_s: f64,
-    },
     /// The checkpoint is the one to resume from; the one before may be deleted.
     CheckpointCommitted {
         /// The job.

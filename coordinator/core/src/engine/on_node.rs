@@ -12,7 +12,6 @@ impl Engine {
     pub(super) fn on_started(&mut self, turn: &mut Turn) {
         let state = &mut self.state;
         let until_s = turn.now_s + state.settings.reconnect_s;
-        state.timers.wake = None;
         for placement in std::mem::take(&mut state.reserved).values() {
             state.cluster.unreserve(placement);
         }

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, Event, Planning, Refusal, Settings, SettingsError, clock::Step, state::State,
-    time::Moment,
 };
 use crate::{
     policies::Policy,
@@ -107,7 +106,6 @@ impl Engine {
         self.take_in(event, &mut turn);
         self.dispatch(&mut turn);
         self.rearm(&mut turn);
-        self.ask_to_wake(&mut turn);
         turn.out
     }
 
@@ -214,7 +212,8 @@ impl Engine {
         }
     }
 
-    fn next_due(&self) -> Option<(f64, Due)> {
+    /// What is due next, and when.
+    pub(super) fn next_due(&self) -> Option<(f64, Due)> {
         let settings = &self.state.settings;
         let ask_lead_s = match settings.planning {
             Planning::Inline => None,
@@ -237,21 +236,11 @@ impl Engine {
             self.state.rearm(job);
         }
     }
-
-    fn ask_to_wake(&mut self, turn: &mut Turn) {
-        let next = self.next_due().map(|(at_s, _)| Moment(at_s));
-        if next != self.state.timers.wake {
-            self.state.timers.wake = next;
-            if let Some(Moment(at_s)) = next {
-                turn.out.push(Action::WakeAt { at_s });
-            }
-        }
-    }
 }
 
 /// What is due next.
 #[derive(Clone, Copy, Debug)]
-enum Due {
+pub(super) enum Due {
     Job(JobId),
     Round(Step),
 }

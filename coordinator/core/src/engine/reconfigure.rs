@@ -38,7 +38,6 @@ impl Engine {
         state.question = None;
         state.settings = settings;
         state.mechanism.note_change();
-        state.timers.wake = None;
         self.policy = policy;
         self.predictor = predictor;
         Ok(())

@@ -61,8 +61,6 @@ pub(super) struct UserTerms {
 pub(super) struct Timers {
     due: BTreeSet<(Moment, JobId)>,
     armed: BTreeMap<JobId, Moment>,
-    /// The wake-up that the driver was asked for last.
-    pub(super) wake: Option<Moment>,
 }
 
 impl Timers {

@@ -64,10 +64,11 @@ impl Engine {
         self.state.clock.boundary_s()
     }
 
-    /// When the engine wants to be called, at the latest, seconds.
+    /// When the engine wants to be called with [`super::Event::Tick`] if nothing else happens
+    /// before, seconds; after a call this lies in the future. `None`: nothing is due.
     #[must_use]
     pub fn wake_s(&self) -> Option<f64> {
-        self.state.timers.wake.map(|moment| moment.0)
+        self.next_due().map(|(at_s, _)| at_s)
     }
 
     /// Devices in service.

@@ -123,6 +123,8 @@ impl World {
         }
         self.now_s = at_s;
         self.tell(Event::Tick);
+        // A driver that is asked to wake at a time that has passed would spin.
+        assert!(self.engine.wake_s().is_none_or(|wake_s| wake_s > at_s), "{at_s}");
     }
 
     /// Lets time pass while every worker renews.
