@@ -5,6 +5,7 @@
 
 mod cancel;
 mod check_config;
+mod completions;
 mod cluster;
 pub mod connect;
 mod doctor;
@@ -12,6 +13,7 @@ mod events;
 mod explain;
 mod fairness;
 mod govern;
+mod job_file;
 mod jobs;
 pub mod json;
 mod live_plan;
@@ -108,6 +110,10 @@ pub enum Command {
     CheckConfig(check_config::CheckConfigArgs),
     /// Copies the store while the coordinator runs.
     Snapshot(snapshot::SnapshotArgs),
+    /// Prints a shell's completions of this program's commands and options.
+    Completions(completions::CompletionsArgs),
+    /// Writes the manual pages of all commands.
+    Man(completions::ManArgs),
     /// Keeps one lease's training processes; started by the agent, not by hand.
     #[command(hide = true)]
     Runner(runner::RunnerArgs),
@@ -146,6 +152,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => completions::man(&args),
         Command::Runner(args) => runner::run(&args),
     }
 }

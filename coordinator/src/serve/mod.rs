@@ -21,7 +21,8 @@ use crate::grpc::agent::Embedded;
 use crate::grpc::{self, Limits};
 use crate::secrets;
 use crate::service::Shared;
-use crate::service::owner::{self, Clock, Handle, Parts, StoreFailure};
+use crate::service::clock::Clock;
+use crate::service::owner::{self, Handle, Parts, StoreFailure};
 use crate::service::record::Record;
 use crate::service::recover::{RecoverError, recover};
 use crate::service::settings::{Configuration, ConfigurationError};
@@ -117,22 +118,10 @@ pub struct Running {
 /// # Errors
 /// One sentence with what to do; nothing has been changed then.
 pub async fn start(options: Options) -> Result<Running, ServeError> {
-    let open = std::iter::once(options.listen).chain(options.web);
-    if let Some(address) = open.into_iter().find(|address| !address.ip().is_loopback()) {
-        return Err(ServeError::PlainText { address });
-    }
+    refuse_plain_text(&options)?;
     options.configuration.engine()?;
     let (store, writer) = Store::open(&options.state_dir)?;
-    let listener = address::bind(options.listen, &options.state_dir).await?;
-    let listen = listener.local_addr();
-    let listen = listen.map_err(|source| ServeError::Listen { address: options.listen, source })?;
-    let web = match options.web {
-        Some(address) => {
-            let bound = TcpListener::bind(address).await;
-            Some(bound.map_err(|source| ServeError::Listen { address, source })?)
-        }
-        None => None,
-    };
+    let (listener, listen, web) = listen(&options).await?;
     let info = store.info.clone();
     let reader = store.reader()?;
     let state = recover(&info, &reader, &options.configuration, &info.secret)?;
@@ -189,6 +178,28 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         agent,
         _store: store,
     })
+}
+
+fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
+    let open = std::iter::once(options.listen).chain(options.web);
+    match open.into_iter().find(|address| !address.ip().is_loopback()) {
+        Some(address) => Err(ServeError::PlainText { address }),
+        None => Ok(()),
+    }
+}
+
+/// The coordinator's socket, its address, and the web page's socket.
+async fn listen(
+    options: &Options,
+) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
+    let failed = |address| move |source| ServeError::Listen { address, source };
+    let listener = address::bind(options.listen, &options.state_dir).await?;
+    let bound = listener.local_addr().map_err(failed(options.listen))?;
+    let web = match options.web {
+        Some(address) => Some(TcpListener::bind(address).await.map_err(failed(address))?),
+        None => None,
+    };
+    Ok((listener, bound, web))
 }
 
 async fn serve(

@@ -5,8 +5,10 @@
 
 pub mod actions;
 pub mod apply;
+mod bell;
 pub mod book;
 pub mod check;
+pub mod clock;
 mod governed;
 pub mod owner;
 mod planner;
@@ -17,6 +19,7 @@ mod reported;
 pub mod settings;
 pub mod translate;
 pub mod view;
+mod vigil;
 pub mod wanted;
 
 use std::path::PathBuf;
