@@ -3,10 +3,12 @@
 //! Exit codes: 0 done, 1 failed (or, for `wait`, a job did not finish), 2 wrong usage or bad input,
 //! 3 the coordinator cannot be reached.
 
+mod agent;
 mod cancel;
+mod certificate;
 mod check_config;
-mod completions;
 mod cluster;
+mod completions;
 pub mod connect;
 mod doctor;
 mod events;
@@ -62,6 +64,8 @@ pub enum Command {
     Trace(trace::TraceArgs),
     /// Runs the coordinator, with an agent for this machine.
     Serve(Box<serve::ServeArgs>),
+    /// Offers this machine's devices to a coordinator elsewhere.
+    Agent(agent::AgentArgs),
     /// Hands a job in: a program that trains with the SDK, or any command.
     Submit(Box<submit::SubmitArgs>),
     /// Lists jobs.
@@ -106,6 +110,8 @@ pub enum Command {
     Top(top::TopArgs),
     /// Looks for what is usually wrong.
     Doctor(doctor::DoctorArgs),
+    /// Makes certificates for a coordinator that other machines reach.
+    Certificate(certificate::CertificateArgs),
     /// Checks a settings file without starting anything.
     CheckConfig(check_config::CheckConfigArgs),
     /// Copies the store while the coordinator runs.
@@ -129,6 +135,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Submit(args) => submit::run(&args),
         Command::Jobs(args) => jobs::run(&args),
         Command::Show(args) => show::run(&args),
@@ -150,6 +157,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::User(args) => token::user(&args),
         Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Certificate(args) => certificate::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use shockwave_proto::v1::Device;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tonic::transport::ServerTlsConfig;
 
 pub use address::{AddressFile, default_state_dir, find, user_dir};
 
@@ -27,12 +28,17 @@ use crate::service::record::Record;
 use crate::service::recover::{RecoverError, recover};
 use crate::service::settings::{Configuration, ConfigurationError};
 use crate::store::{Store, StoreError};
+use crate::tls::ServerFiles;
 
 /// What a coordinator is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where it listens; port 0 takes the one it had before, else any that is free.
     pub listen: SocketAddr,
+    /// `HOST:PORT` that other machines are told; the address it listens on when nothing is said.
+    pub advertise: Option<String>,
+    /// Its certificates; none: plain text, on loopback only.
+    pub tls: Option<ServerFiles>,
     /// Where the web page and the metrics are, if anywhere; loopback only.
     pub web: Option<SocketAddr>,
     /// Folder of its state.
@@ -77,12 +83,16 @@ pub enum ServeError {
     /// Plain text beyond this machine.
     #[error(
         "{address} can be reached from other machines, and without TLS everybody there could read \
-         and change what is sent; listen on 127.0.0.1"
+         and change what is sent; listen on 127.0.0.1, or make certificates with `shockwave \
+         certificate DIR`"
     )]
     PlainText {
         /// The address.
         address: SocketAddr,
     },
+    /// The certificates.
+    #[error("TLS: {0}")]
+    Tls(FileError),
     /// The server.
     #[error("the server ended: {0}")]
     Server(#[from] tonic::transport::Error),
@@ -120,6 +130,8 @@ pub struct Running {
 pub async fn start(options: Options) -> Result<Running, ServeError> {
     refuse_plain_text(&options)?;
     options.configuration.engine()?;
+    let tls = options.tls.as_ref().map(ServerFiles::config).transpose().map_err(ServeError::Tls)?;
+    let secured = (options.limits.clone(), tls);
     let (store, writer) = Store::open(&options.state_dir)?;
     let (listener, listen, web) = listen(&options).await?;
     let info = store.info.clone();
@@ -146,7 +158,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     // Refused where the owner has ended with the reason, or the disk is full.
     let refused = |status: tonic::Status| StoreError::Refused(status.message().to_owned());
     let accounts = started.await.map_err(refused)?;
-    let address = AddressFile::new(listen, &options.state_dir, &info.secret);
+    let address = AddressFile::new(&options, listen, &info.secret);
     let shared = Arc::new(Shared {
         handle: handle.clone(),
         secret: info.secret.clone(),
@@ -156,9 +168,9 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         jobs_dir: options.state_dir.join("jobs"),
         address: address.coordinator.clone(),
         accounts,
+        agents_show_certificates: options.tls.as_ref().is_some_and(|tls| tls.agents.is_some()),
     });
-    let server =
-        tokio::spawn(serve(listener, Arc::clone(&shared), options.limits.clone(), stopped.clone()));
+    let server = tokio::spawn(serve(listener, Arc::clone(&shared), secured, stopped.clone()));
     let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(listener) = web {
         tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), stopped.clone()));
@@ -181,8 +193,8 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
 }
 
 fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
-    let open = std::iter::once(options.listen).chain(options.web);
-    match open.into_iter().find(|address| !address.ip().is_loopback()) {
+    let grpc = Some(options.listen).filter(|_| options.tls.is_none());
+    match grpc.into_iter().chain(options.web).find(|address| !address.ip().is_loopback()) {
         Some(address) => Err(ServeError::PlainText { address }),
         None => Ok(()),
     }
@@ -205,10 +217,10 @@ async fn listen(
 async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
-    limits: Limits,
+    (limits, tls): (Limits, Option<ServerTlsConfig>),
     stop: watch::Receiver<bool>,
 ) -> Result<(), tonic::transport::Error> {
-    grpc::serve(listener, shared, &limits, stop).await
+    grpc::serve(listener, shared, &limits, tls, stop).await
 }
 
 fn embedded_agent(
@@ -227,6 +239,8 @@ fn embedded_agent(
         jobs_dir: shared.jobs_dir.clone(),
         program: options.program.clone(),
         address: "127.0.0.1".into(),
+        authority: options.tls.as_ref().map(|tls| tls.authority.clone()),
+        until: None,
     };
     let agent = Agent::new(config, Arc::new(Embedded(Arc::clone(shared))))?;
     Ok(Some(tokio::spawn(agent.run(stop))))

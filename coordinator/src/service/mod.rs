@@ -48,6 +48,8 @@ pub struct Shared {
     pub jobs_dir: PathBuf,
     /// Address that workers are given.
     pub address: String,
+    /// Whether agents must show a certificate.
+    pub agents_show_certificates: bool,
     /// Tokens that are good, as of the last durable change.
     pub accounts: tokio::sync::watch::Receiver<Arc<Vec<book::Token>>>,
 }

@@ -68,6 +68,9 @@ pub struct Owner {
     pub followers: BTreeMap<u64, u32>,
     /// What each machine is to have has changed this often.
     pub generations: BTreeMap<String, u64>,
+    /// Machines that keep devices for a gang that spans several, with the rendezvous port of each;
+    /// by job and lease epoch. Agents say it again after a restart.
+    pub reserved: BTreeMap<(u64, u64), BTreeMap<String, u32>>,
     clock: Clock,
     writer: Writer,
     durable: u64,
@@ -116,6 +119,7 @@ pub fn start(
         heard: BTreeMap::new(),
         followers: BTreeMap::new(),
         generations: BTreeMap::new(),
+        reserved: BTreeMap::new(),
         clock: parts.clock,
         writer: parts.writer,
         trouble: None,
