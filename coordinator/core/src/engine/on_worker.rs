@@ -116,7 +116,10 @@ impl Engine {
         let ttl_s = self.state.settings.ttl_s;
         let current = self.state.jobs.get(&id).map(|job| job.lease_epoch);
         let lease = self.state.leases.get_mut(&id).filter(|lease| {
-            lease.epoch == lease_epoch && current == Some(lease_epoch) && lease.killing.is_none()
+            // A job that was cancelled has its grace like any other that yields.
+            lease.epoch == lease_epoch
+                && current.is_none_or(|current| current == lease_epoch)
+                && lease.killing.is_none()
         });
         let Some(lease) = lease.filter(|lease| !lease.expired) else {
             turn.out.push(Action::RevokeLease { job: id, lease_epoch });
