@@ -25,7 +25,7 @@ fn training(folder: &Path, optimizer: &str) -> Training {
 fn preempted_jobs_end_with_the_bytes_of_an_undisturbed_run() {
     let folder = tempfile::tempdir().unwrap();
     // A policy that hands the slot round, so that there is something to resume from.
-    let arguments = "--devices cpu:1 --round-s 2 --grace-s 20 --min-run-s 1 --policy gandiva-fair";
+    let arguments = "--devices cpu:1 --round-s 3 --grace-s 20 --min-run-s 1 --policy gandiva-fair";
     let coordinator = Coordinator::start(&folder.path().join("serve"), arguments).unwrap();
     let shared = folder.path().join("shared");
     let jobs: Vec<(Training, u64)> = ["sgd", "adamw"]

@@ -28,6 +28,7 @@ impl Engine {
         job.track.start(turn.now_s, epochs_done, job.spec.initial_batch);
         if lease.training_s.is_none() {
             lease.training_s = Some(turn.now_s);
+            lease.pinned_until_s = turn.now_s + job.min_run_s(&self.state.settings);
             lease.lasting_s = turn.now_s;
             let start_s = turn.now_s - lease.granted_s;
             job.measure_start(start_s);
