@@ -190,7 +190,7 @@ fn optimisers() {
                 // A step may overwrite the gradients.
                 grads.copy_(&noise);
                 let start = cpu_s();
-                tch::no_grad(|| ours.step(&mut params, &mut grads, 1e-6)).unwrap();
+                tch::no_grad(|| ours.step(&mut params, &mut grads, 1e-6, None)).unwrap();
                 let middle = cpu_s();
                 other.step();
                 if turn > 0 {
