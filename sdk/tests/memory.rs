@@ -78,17 +78,22 @@ fn without_a_ceiling_to_find_the_error_is_the_programs() {
 fn run(folder: Option<&std::path::Path>, ahead: usize, stop_at: Option<u64>) -> Vec<(String, Vec<u8>)> {
     let needs = Needs { noise: true, layer_norms: true, every_steps: Some(3) };
     let policy = GrowAt { from: 6, to: 14, at_step: 9, needs, decisions: 0 };
-    let settings = |b: Builder<'_>| {
-        let b = b.epochs(3).prefetch(ahead).checkpoint_every(Every::Steps(1000));
-        match folder {
-            Some(folder) => b.checkpoints(folder),
-            None => b,
-        }
-    };
-    with_session(optimizer(true), policy, Images::new(100), settings, |mut session, vs, net| {
-        train(&mut session, net, stop_at).unwrap();
-        bytes(&session, vs)
-    })
+    with_session(
+        optimizer(true),
+        policy,
+        Images::new(100),
+        |b| {
+            let b = b.epochs(3).prefetch(ahead).checkpoint_every(Every::Steps(1000));
+            match folder {
+                Some(folder) => b.checkpoints(folder),
+                None => b,
+            }
+        },
+        |mut session, vs, net| {
+            train(&mut session, net, stop_at).unwrap();
+            bytes(&session, vs)
+        },
+    )
     .unwrap()
 }
 
