@@ -301,7 +301,11 @@ fn half_precision_trains_with_weights_in_single_precision() {
         }
         assert!(last < first / 3.0, "{precision:?}: {first} to {last}");
         assert_eq!(session.arena().kind(), Kind::Float);
-        assert_eq!(session.skipped_steps(), 0, "{precision:?}");
+        // fp16 begins with a scale of 65536, and halves it where a scaled gradient exceeds fp16's 65504: with gradients
+        // of about 1, a few times.
+        let most = if precision == Precision::Bf16 { 0 } else { 16 };
+        assert!(session.skipped_steps() <= most, "{precision:?}: {}", session.skipped_steps());
+        assert!(session.loss_scale().is_none_or(|scale| scale <= 65_536.0));
         assert_eq!(session.loss_scale().is_some(), precision == Precision::Fp16);
     }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use tch::nn::VarStore;
 
-use super::Session;
 use super::memory::Ceiling;
 use super::save::{Best, Every};
 use crate::distributed::Group;
@@ -17,7 +16,7 @@ use crate::policy::BatchPolicy;
 use crate::precision::Precision;
 use crate::progress::Output;
 
-/// The settings of a session. See [`Session::builder`].
+/// The settings of a session. See [`Session::builder`](crate::Session::builder).
 pub struct Builder<'a> {
     pub(super) vs: &'a VarStore,
     pub(super) optimizer: Box<dyn Optimizer>,
@@ -146,7 +145,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Leaves out steps whose gradient is not finite, and counts them: see [`GradientSettings::skip_non_finite`] and
-    /// [`Session::skipped_steps`].
+    /// [`Session::skipped_steps`](crate::Session::skipped_steps).
     pub fn skip_non_finite(mut self, skip: bool) -> Self {
         self.gradient.skip_non_finite = skip;
         self
@@ -185,7 +184,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Also keeps the checkpoint of the epoch with the best value of `metric`, one of those given to
-    /// [`end_epoch`](Session::end_epoch); the file `best.json` names it.
+    /// [`end_epoch`](crate::Session::end_epoch); the file `best.json` names it.
     pub fn keep_best(mut self, metric: impl Into<String>, best: Best) -> Self {
         self.keep_best = Some((metric.into(), best));
         self
