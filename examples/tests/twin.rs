@@ -23,8 +23,16 @@ fn added(old: &[&str], new: &[&str]) -> usize {
 
 /// The programs without and with a session.
 const TWINS: [(&str, &str, &str); 3] = [
-    ("cifar", include_str!("../src/bin/plain_cifar.rs"), include_str!("../src/bin/resnet_cifar.rs")),
-    ("text", include_str!("../src/bin/plain_text.rs"), include_str!("../src/bin/transformer_text.rs")),
+    (
+        "cifar",
+        include_str!("../src/bin/plain_cifar.rs"),
+        include_str!("../src/bin/resnet_cifar.rs"),
+    ),
+    (
+        "text",
+        include_str!("../src/bin/plain_text.rs"),
+        include_str!("../src/bin/transformer_text.rs"),
+    ),
     (
         "ratings",
         include_str!("../src/bin/plain_ratings.rs"),

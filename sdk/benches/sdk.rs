@@ -197,7 +197,8 @@ fn whole_loop(batch: u64, turns: usize) {
         (0..5).for_each(|_| session.step());
         let middle = cpu_s();
         for step in 0..5 {
-            let indices: Vec<usize> = (step * batch as usize..(step + 1) * batch as usize).collect();
+            let indices: Vec<usize> =
+                (step * batch as usize..(step + 1) * batch as usize).collect();
             let b = data.batch(&indices).unwrap();
             let loss = plain_net.forward_t(&b.x, true).cross_entropy_for_logits(&b.y);
             optimizer.backward_step(&loss);
@@ -270,7 +271,14 @@ fn all_reduce() {
     let printed = String::from_utf8_lossy(&workers[0].stdout).trim().to_owned();
     let against = "not compared: PyTorch for Python is not there";
     let goal = "<= 1.1 x PyTorch's gloo";
-    row("all-reduce of 11.17 M floats, 2 ranks", printed.parse().unwrap(), "ms", goal, None, against);
+    row(
+        "all-reduce of 11.17 M floats, 2 ranks",
+        printed.parse().unwrap(),
+        "ms",
+        goal,
+        None,
+        against,
+    );
 }
 
 fn optimisers() {

@@ -43,7 +43,8 @@ impl Autocast {
     fn begin(fp16: bool, device: Device) -> Result<Self, Error> {
         let cuda = device.is_cuda();
         // SAFETY: plain values.
-        let begun = shim::call(|error| unsafe { shim::shockwave_autocast_begin(cuda, fp16, error) });
+        let begun =
+            shim::call(|error| unsafe { shim::shockwave_autocast_begin(cuda, fp16, error) });
         Ok(Self { cuda, before: begun.map_err(shim::torch)? })
     }
 }

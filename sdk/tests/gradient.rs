@@ -55,7 +55,9 @@ impl Linear {
     }
 
     fn loss(&self, batch: &Batch) -> Tensor {
-        (&batch.x * &self.w * &self.c).sum_dim_intlist([1i64].as_slice(), false, None::<Kind>).mean(None::<Kind>)
+        (&batch.x * &self.w * &self.c)
+            .sum_dim_intlist([1i64].as_slice(), false, None::<Kind>)
+            .mean(None::<Kind>)
     }
 
     /// Trains an epoch; the weights after each step.
@@ -234,7 +236,8 @@ fn a_dynamic_scale_halves_and_doubles() {
 #[test]
 fn counts_and_scale_survive_a_resume_to_the_last_bit() {
     let _guard = alone();
-    let rows = Rows((0..24).map(|i| if i % 5 == 3 { f32::NAN } else { (i as f32).sin() }).collect());
+    let rows =
+        Rows((0..24).map(|i| if i % 5 == 3 { f32::NAN } else { (i as f32).sin() }).collect());
     let scale = LossScale::Dynamic { initial: 8.0, growth_interval: 3 };
     let run = |folder: &std::path::Path, stop_at: Option<u64>| {
         let linear = Linear::new([0.3, -0.2, 0.7, 0.1]);
@@ -288,7 +291,9 @@ fn half_precision_trains_with_weights_in_single_precision() {
                 let step = session.step(&batch, |b| {
                     let y = b.x.apply(&net);
                     kinds.push(y.kind());
-                    (y.squeeze_dim(1).to_kind(Kind::Float) - b.y.square()).square().mean(Kind::Float)
+                    (y.squeeze_dim(1).to_kind(Kind::Float) - b.y.square())
+                        .square()
+                        .mean(Kind::Float)
                 });
                 last = step.unwrap().loss.double_value(&[]);
                 let half = if precision == Precision::Bf16 { Kind::BFloat16 } else { Kind::Half };

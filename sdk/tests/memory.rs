@@ -75,7 +75,11 @@ fn without_a_ceiling_to_find_the_error_is_the_programs() {
 }
 
 /// Trains to the end or to a stop, with batches fetched ahead or not; all bytes, and the samples in their order.
-fn run(folder: Option<&std::path::Path>, ahead: usize, stop_at: Option<u64>) -> Vec<(String, Vec<u8>)> {
+fn run(
+    folder: Option<&std::path::Path>,
+    ahead: usize,
+    stop_at: Option<u64>,
+) -> Vec<(String, Vec<u8>)> {
     let needs = Needs { noise: true, layer_norms: true, every_steps: Some(3) };
     let policy = GrowAt { from: 6, to: 14, at_step: 9, needs, decisions: 0 };
     with_session(

@@ -36,7 +36,12 @@ pub struct Ranking {
 
 /// Generates interactions: every user has a few tastes, every item one, and users mostly use items of their tastes.
 #[must_use]
-pub(super) fn generate(seed: u64, users: usize, items: usize, each: usize) -> (Interactions, Ranking) {
+pub(super) fn generate(
+    seed: u64,
+    users: usize,
+    items: usize,
+    each: usize,
+) -> (Interactions, Ranking) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let tastes: Vec<usize> = (0..items).map(|_| rng.random_range(0..TASTES)).collect();
     let mut train = Interactions { pairs: Vec::new(), used: vec![BTreeSet::new(); users], items };
@@ -139,7 +144,10 @@ mod tests {
         assert_eq!((train.len(), test.len()), (30 * 7 * 5, 30));
         let all: Vec<usize> = (0..train.len()).collect();
         let batch = train.training_batch(&all, Draw { seed: 1, epoch: 3 }).unwrap();
-        let (x, y) = (Vec::<i64>::try_from(batch.x.flatten(0, -1)).unwrap(), Vec::<f32>::try_from(&batch.y).unwrap());
+        let (x, y) = (
+            Vec::<i64>::try_from(batch.x.flatten(0, -1)).unwrap(),
+            Vec::<f32>::try_from(&batch.y).unwrap(),
+        );
         assert_eq!(y.iter().sum::<f32>(), 30.0 * 7.0);
         for (pair, label) in x.chunks(2).zip(y) {
             let (user, item) = (pair[0] as usize, pair[1] as usize);

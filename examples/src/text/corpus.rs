@@ -27,7 +27,8 @@ pub(super) fn generate(seed: u64, length: usize) -> String {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let letters = ALPHABET.len();
     let mut pick = || rng.random_range(0..letters);
-    let followers: Vec<[usize; 4]> = (0..letters * letters).map(|_| [(); 4].map(|()| pick())).collect();
+    let followers: Vec<[usize; 4]> =
+        (0..letters * letters).map(|_| [(); 4].map(|()| pick())).collect();
     let (mut before, mut last) = (0, 0);
     let mut text = String::with_capacity(length);
     for _ in 0..length {

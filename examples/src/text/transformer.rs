@@ -142,8 +142,14 @@ mod tests {
 
     use super::*;
 
-    const CONFIG: TransformerConfig =
-        TransformerConfig { characters: 27, context: 8, layers: 2, width: 16, heads: 4, dropout: 0.0 };
+    const CONFIG: TransformerConfig = TransformerConfig {
+        characters: 27,
+        context: 8,
+        layers: 2,
+        width: 16,
+        heads: 4,
+        dropout: 0.0,
+    };
 
     #[test]
     fn a_place_sees_nothing_of_what_comes_after_it() {

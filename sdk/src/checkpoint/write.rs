@@ -52,10 +52,7 @@ fn write_text(path: &Path, text: &[u8]) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn write_safetensors(
-    path: &Path,
-    tensors: &BTreeMap<String, HostTensor>,
-) -> Result<(), Error> {
+pub fn write_safetensors(path: &Path, tensors: &BTreeMap<String, HostTensor>) -> Result<(), Error> {
     replace(path, |temporary| write_tensors(temporary, tensors))
 }
 

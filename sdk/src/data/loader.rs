@@ -172,7 +172,8 @@ mod tests {
     }
 
     fn fetch(loader: &mut Loader, start: usize, len: usize) -> Result<Vec<i64>, Error> {
-        let batch = loader.fetch(request(start, len).unwrap(), |k| request(start + k * len, len))?;
+        let batch =
+            loader.fetch(request(start, len).unwrap(), |k| request(start + k * len, len))?;
         Ok(Vec::try_from(&batch.x).unwrap())
     }
 

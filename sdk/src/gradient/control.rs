@@ -51,6 +51,15 @@ fn number(value: f64, device: Device) -> Result<Tensor, Error> {
     Ok(Tensor::f_full([0i64; 0], value, (Kind::Double, device))?)
 }
 
+/// The number in a scalar, where reading it waits for nothing: on the CPU. There a pass over the gradient that would
+/// change nothing can be left out.
+fn free_to_read(scalar: &Tensor) -> Result<Option<f64>, Error> {
+    match scalar.device() {
+        Device::Cpu => Ok(Some(scalar.f_double_value(&[])?)),
+        _ => Ok(None),
+    }
+}
+
 impl Control {
     pub(crate) fn new(settings: GradientSettings, device: Device) -> Result<Self, Error> {
         settings.check()?;
@@ -94,7 +103,9 @@ impl Control {
         if self.settings.skips() {
             let finite = square.f_isfinite()?;
             let closed = finite.f_logical_not()?;
-            by_blocks([arena.grads()], |[mut g]| g.f_masked_fill_(&closed, 0.0).map(drop))?;
+            if free_to_read(&closed)? != Some(0.0) {
+                by_blocks([arena.grads()], |[mut g]| g.f_masked_fill_(&closed, 0.0).map(drop))?;
+            }
             let _ = square.f_masked_fill_(&closed, 0.0)?;
             open = Some(finite.f_to_kind(Kind::Double)?);
         }
@@ -117,7 +128,9 @@ impl Control {
         }
         if let Some(factor) = factor {
             let factor = factor.f_to_kind(arena.kind())?;
-            by_blocks([arena.grads()], |[mut g]| g.f_mul_(&factor).map(drop))?;
+            if free_to_read(&factor)? != Some(1.0) {
+                by_blocks([arena.grads()], |[mut g]| g.f_mul_(&factor).map(drop))?;
+            }
         }
         if let Some(open) = &settled.open {
             self.count(open)?;
@@ -157,10 +170,8 @@ impl Control {
     /// Takes the numbers that the host has read. Returns how many steps were skipped since the last time.
     pub(crate) fn hear(&mut self, numbers: &[f64]) -> u64 {
         let &[taken, skipped, scale, streak] = numbers else { return 0 };
-        let before = std::mem::replace(
-            &mut self.known,
-            ControlState { taken, skipped, scale, streak },
-        );
+        let before =
+            std::mem::replace(&mut self.known, ControlState { taken, skipped, scale, streak });
         (skipped - before.skipped).max(0.0) as u64
     }
 

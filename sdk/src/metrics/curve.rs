@@ -63,8 +63,7 @@ fn panels(epochs: &[EpochRecord]) -> Vec<Panel> {
         panel(name, vec![(name.clone(), line)], false)
     });
     let loss = vec![("loss".to_owned(), points(epochs, |e| Some(e.loss)))];
-    let mut sizes =
-        vec![("batch size".to_owned(), points(epochs, |e| Some(e.place.batch as f64)))];
+    let mut sizes = vec![("batch size".to_owned(), points(epochs, |e| Some(e.place.batch as f64)))];
     let noise = points(epochs, |e| e.noise_scale.filter(|noise| *noise > 0.0));
     let mut title = "batch size (samples)";
     if !noise.is_empty() {
@@ -142,8 +141,7 @@ impl Panel {
             let style = colour.stroke_width(2);
             let drawn = chart.draw_series(LineSeries::new(line, style))?;
             if self.lines.len() > 1 {
-                let mark =
-                    move |(x, y)| PathElement::new(vec![(x, y), (x + 14, y)], style);
+                let mark = move |(x, y)| PathElement::new(vec![(x, y), (x + 14, y)], style);
                 drawn.label(name).legend(mark);
             }
         }

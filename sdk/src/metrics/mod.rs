@@ -83,7 +83,10 @@ impl MetricsFiles {
         Self::from_variables(get(FOLDER_VARIABLE), get(FILES_VARIABLE))
     }
 
-    fn from_variables(folder: Option<String>, files: Option<String>) -> Result<Option<Self>, Error> {
+    fn from_variables(
+        folder: Option<String>,
+        files: Option<String>,
+    ) -> Result<Option<Self>, Error> {
         let Some(folder) = folder else { return Ok(None) };
         let mut chosen = Self::new(folder);
         let Some(files) = files else { return Ok(Some(chosen)) };

@@ -69,7 +69,8 @@ impl Exposition {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "# HELP shockwave_{name} {help}\n# TYPE shockwave_{name} {kind}");
+            let _ =
+                writeln!(text, "# HELP shockwave_{name} {help}\n# TYPE shockwave_{name} {kind}");
             for (labels, value) in samples {
                 let _ = writeln!(text, "shockwave_{name}{labels} {}", number(*value));
             }
@@ -100,9 +101,8 @@ impl Exposition {
             let help = "Gradient noise scale and its 95 % interval.";
             family("noise_scale_samples", "gauge", help, &samples);
         }
-        let label = |(name, value): (&String, &f64)| {
-            (format!("{{name=\"{}\"}}", escaped(name)), *value)
-        };
+        let label =
+            |(name, value): (&String, &f64)| (format!("{{name=\"{}\"}}", escaped(name)), *value);
         let metrics: Vec<(String, f64)> = epoch.metrics.iter().map(label).collect();
         if !metrics.is_empty() {
             family("metric", "gauge", "The program's own metrics of the last epoch.", &metrics);

@@ -207,11 +207,7 @@ impl Monitor {
     }
 
     /// To be called after a step's last backward, before the gradient is clipped.
-    pub(crate) fn after_backward(
-        &mut self,
-        arena: &Arena,
-        step: &Taken<'_>,
-    ) -> Result<(), Error> {
+    pub(crate) fn after_backward(&mut self, arena: &Arena, step: &Taken<'_>) -> Result<(), Error> {
         let samples = step.samples as f64;
         let mut part = step.loss.f_to_kind(Kind::Double)?.f_mul_scalar(samples)?;
         let settled = step.settled;

@@ -128,7 +128,8 @@ mod tests {
         let mut batch = 16;
         let mut sizes = Vec::new();
         // Falls to half at the third epoch; then stays for three; then rises; then there is nothing above the last rung.
-        for (epoch, value) in [8.0, 5.0, 4.0, 4.0, 3.9, 4.1, 9.0, 2.0, 1.0].into_iter().enumerate() {
+        for (epoch, value) in [8.0, 5.0, 4.0, 4.0, 3.9, 4.1, 9.0, 2.0, 1.0].into_iter().enumerate()
+        {
             let metrics = BTreeMap::from([(CURVATURE_METRIC.to_owned(), value)]);
             let now = Observation {
                 epoch: epoch as u64,

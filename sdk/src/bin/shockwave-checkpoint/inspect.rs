@@ -64,7 +64,8 @@ fn text(contents: &Contents) -> String {
     for decision in state["decisions"].as_array().into_iter().flatten() {
         let (old, new) = (&decision["old_batch"], &decision["new_batch"]);
         let reason = decision["reason"].as_str().unwrap_or_default();
-        let _ = writeln!(text, "{:12} epoch {}: {old} -> {new}: {reason}", "batch", decision["epoch"]);
+        let _ =
+            writeln!(text, "{:12} epoch {}: {old} -> {new}: {reason}", "batch", decision["epoch"]);
     }
     for (file, tensors) in [("model", &contents.model), ("training", &contents.training)] {
         let bytes: usize = tensors.values().map(|tensor| tensor.bytes).sum();

@@ -51,10 +51,8 @@ pub(crate) fn run(args: &Args, json: bool) -> Result<(), Failure> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut text = format!(
-        "{:26} {:>7} {:>9} {:>7} {:>10}\n",
-        "checkpoint", "epoch", "step", "batch", "MB"
-    );
+    let mut text =
+        format!("{:26} {:>7} {:>9} {:>7} {:>10}\n", "checkpoint", "epoch", "step", "batch", "MB");
     let cell = |number: Option<u64>| number.map_or("?".to_owned(), |number| number.to_string());
     for row in rows {
         // Writing to a string cannot fail.

@@ -51,7 +51,11 @@ impl From<shockwave_sdk::Error> for Failure {
 }
 
 /// Prints a result: as JSON if wanted, else `text`.
-fn show(json: bool, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+fn show(
+    json: bool,
+    value: &impl serde::Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
     let text = if json {
         let printed = serde_json::to_string_pretty(value);
         printed.map_err(|error| Failure::Damage(format!("no JSON for the result: {error}")))?

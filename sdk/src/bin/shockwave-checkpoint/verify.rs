@@ -38,7 +38,10 @@ pub(crate) fn run(args: &Args, json: bool) -> Result<(), Failure> {
     })?;
     let damaged = rows.iter().filter(|row| row.damage.is_some()).count();
     if damaged > 0 {
-        return Err(Failure::Damage(format!("{damaged} of {} checkpoints are damaged", rows.len())));
+        return Err(Failure::Damage(format!(
+            "{damaged} of {} checkpoints are damaged",
+            rows.len()
+        )));
     }
     Ok(())
 }
