@@ -14,7 +14,7 @@ struct Panel {
     lines: Vec<(String, Points)>,
     /// Lower and upper edge of a band, by epoch.
     band: Vec<(f64, (f64, f64))>,
-    /// Whether the values are drawn by their logarithm, and as steps: sizes of batches.
+    /// Whether the values are drawn by their logarithm: sizes of batches.
     sizes: bool,
 }
 
@@ -47,6 +47,16 @@ fn points(epochs: &[EpochRecord], value: impl Fn(&EpochRecord) -> Option<f64>) -
     epochs.iter().filter_map(point).filter(|(_, y)| y.is_finite()).collect()
 }
 
+/// A value that holds until the next one: corners in between.
+fn steps(points: &Points) -> Points {
+    let corners = points.windows(2).map(|pair| (pair[0].0, pair[1].1));
+    let mut all: Points = points.iter().take(1).copied().collect();
+    for (corner, point) in corners.zip(&points[1.min(points.len())..]) {
+        all.extend([corner, *point]);
+    }
+    all
+}
+
 /// The panels that there are numbers for.
 fn panels(epochs: &[EpochRecord]) -> Vec<Panel> {
     let panel = |title: &str, lines, sizes| Panel {
@@ -70,13 +80,17 @@ fn panels(epochs: &[EpochRecord]) -> Vec<Panel> {
         title = "batch size and noise scale with its 95 % interval (samples)";
         sizes.push(("noise scale".to_owned(), noise));
     }
-    let mut last = panel(title, sizes, true);
+    let all = || sizes.iter().flat_map(|(_, points)| points.iter().map(|(_, y)| *y));
+    // An end that is infinite or zero is drawn at the edge.
+    let edges = (all().fold(f64::INFINITY, f64::min) / 4.0, all().fold(1.0, f64::max) * 4.0);
     let interval = |e: &EpochRecord| {
-        let (low, high) = e.noise_interval?;
-        let whole = low.is_finite() && high.is_finite() && low > 0.0;
-        whole.then_some(((e.place.epoch + 1) as f64, (low, high)))
+        let (low, high) = e.noise_interval.filter(|(low, high)| low <= high)?;
+        let within = |end: f64| end.clamp(edges.0, edges.1.max(edges.0));
+        Some(((e.place.epoch + 1) as f64, (within(low), within(high))))
     };
-    last.band = epochs.iter().filter_map(interval).collect();
+    let band = epochs.iter().filter_map(interval).collect();
+    sizes[0].1 = steps(&sizes[0].1);
+    let last = Panel { band, ..panel(title, sizes, true) };
     std::iter::once(panel("training loss", loss, false))
         .chain(metrics)
         .chain(std::iter::once(last))
@@ -159,4 +173,17 @@ fn short(value: f64) -> String {
         return format!("{value:.1e}");
     }
     format!("{value:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::steps;
+
+    #[test]
+    fn a_size_holds_until_it_changes() {
+        let points = vec![(1.0, 32.0), (2.0, 32.0), (3.0, 64.0)];
+        let expected = [(1.0, 32.0), (1.0, 32.0), (2.0, 32.0), (2.0, 64.0), (3.0, 64.0)];
+        assert_eq!(steps(&points), expected);
+        assert!(steps(&Vec::new()).is_empty());
+    }
 }
