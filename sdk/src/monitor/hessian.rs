@@ -78,15 +78,14 @@ impl Curvature {
         Ok(defined(times, &self.variables)?)
     }
 
-    /// A vector of random signs.
-    fn signs(&self, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>, Error> {
-        let signs = |variable: &Tensor| {
-            let sign = |_| if rng.random::<bool>() { 1f32 } else { -1.0 };
-            let values: Vec<f32> = (0..variable.numel()).map(sign).collect();
+    /// A vector like the variables, of drawn numbers.
+    fn drawn(&self, mut draw: impl FnMut() -> f32) -> Result<Vec<Tensor>, Error> {
+        let like = |variable: &Tensor| {
+            let values: Vec<f32> = (0..variable.numel()).map(|_| draw()).collect();
             let flat = Tensor::f_from_slice(&values)?.f_to_kind(variable.f_kind()?)?;
             Ok(flat.f_to(variable.device())?.f_view_(variable.size())?)
         };
-        self.variables.iter().map(signs).collect()
+        self.variables.iter().map(like).collect()
     }
 }
 
@@ -102,7 +101,8 @@ pub fn top_eigenvalue(
 ) -> Result<Eigenvalue, Error> {
     let curvature = Curvature::new(variables, loss)?;
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
-    let mut vector = curvature.signs(&mut rng)?;
+    // Not of signs: in small models such a vector may be at right angles to the one that is sought.
+    let mut vector = curvature.drawn(|| rng.random_range(-1.0..1.0))?;
     let length = dot(&vector, &vector)?.f_double_value(&[])?.sqrt();
     scale(&mut vector, 1.0 / length)?;
     let mut value = f64::NAN;
@@ -140,7 +140,7 @@ pub fn trace(
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut samples = Vec::new();
     for _ in 0..probes.max(1) {
-        let vector = curvature.signs(&mut rng)?;
+        let vector = curvature.drawn(|| if rng.random() { 1.0 } else { -1.0 })?;
         samples.push(dot(&vector, &curvature.times(&vector)?)?.f_double_value(&[])?);
     }
     let count = samples.len() as f64;
