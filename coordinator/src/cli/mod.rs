@@ -29,6 +29,7 @@ mod wait;
 
 mod compare;
 mod plan;
+mod playing;
 mod reproduce;
 mod simulate;
 mod trace;
