@@ -1,6 +1,6 @@
 //! Sections on the published traces.
 
-use shockwave_core::policies::{Information, ListRule, Lpt, OpenShop, Policy, Srpt, Themis};
+use shockwave_core::policies::{Allox, Information, ListRule, Lpt, OpenShop, Policy, Srpt, Themis};
 use shockwave_core::simulator::Workload;
 use shockwave_core::simulator::report::Contention;
 
@@ -233,8 +233,9 @@ pub(super) fn information(
         "Figures 2 and 4: agnostic, reactive and proactive scheduling",
         "The same policies told the first throughput for ever, the present one, or the forecast. The paper's text has worst rho 3.07 agnostic and 2.07 reactive for one job under Themis, and makespans 30 % and 22.3 % worse than proactive for an exact makespan program, on examples of its own.",
     );
-    let makers: [(&str, Maker); 5] = [
+    let makers: [(&str, Maker); 6] = [
         ("themis", |information| Box::new(Themis::with(information))),
+        ("allox", |information| Box::new(Allox::with(information))),
         ("ossp", |information| Box::new(OpenShop { information })),
         ("srpt", |information| Box::new(Srpt { information })),
         ("lpt", |information| Box::new(Lpt { information })),
