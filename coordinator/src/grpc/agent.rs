@@ -26,6 +26,18 @@ impl AgentService {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
+
+    fn check<T>(&self, request: &Request<T>) -> Result<(), Status> {
+        auth::check_admin(&self.shared, request.metadata())?;
+        let shows = || request.peer_certs().is_some_and(|certificates| !certificates.is_empty());
+        if self.shared.agents_show_certificates && !shows() {
+            tracing::warn!(target: "audit", "an agent without a certificate was refused");
+            return Err(Status::unauthenticated(
+                "agents must show a certificate of this site's authority (--certificate FILE)",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Longest time that a Sync is held open.
@@ -34,12 +46,12 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 #[tonic::async_trait]
 impl Agent for AgentService {
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
-        auth::check_admin(&self.shared, request.metadata())?;
+        self.check(&request)?;
         join(&self.shared, request.into_inner()).await.map(Response::new)
     }
 
     async fn sync(&self, request: Request<SyncRequest>) -> Result<Response<SyncReply>, Status> {
-        auth::check_admin(&self.shared, request.metadata())?;
+        self.check(&request)?;
         sync(&self.shared, request.into_inner()).await.map(Response::new)
     }
 }
@@ -148,7 +160,10 @@ fn take_statuses(owner: &mut Owner, node: &str, workers: &[WorkerStatus]) -> Res
             WorkerState::Running if is_new => {
                 owner.append(&Record::Running { job, lease_epoch, node })?;
             }
-            WorkerState::Running | WorkerState::Reserved | WorkerState::Unspecified => {}
+            WorkerState::Reserved => {
+                owner.note_reserved((job, lease_epoch), &node, status.master_port);
+            }
+            WorkerState::Running | WorkerState::Unspecified => {}
             WorkerState::Exited | WorkerState::Refused | WorkerState::Lost => {
                 let was_told = lease.stop.is_some() || !lease.kill.is_empty();
                 let reason = reason(status, was_told);

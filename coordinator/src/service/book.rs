@@ -219,7 +219,7 @@ impl Job {
             finished: None,
             exit_code: None,
             note: String::new(),
-            held: false,
+            held: request.held,
             changed: 0,
         }
     }
