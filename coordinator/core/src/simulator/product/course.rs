@@ -68,7 +68,7 @@ impl<'a> Product<'a> {
         worker.saved_s = now_s;
         let position = worker.position;
         // The state also holds how long the epoch that it resumes in has trained.
-        let epoch = Life::epoch_at(position);
+        let epoch = worker.epoch;
         worker.epoch_spent_s = (position - f64::from(epoch)).max(0.0) * life.epoch_s(epoch);
         let (job, lease_epoch) = (self.id(key), key.1);
         self.say(key, Event::WorkerStarted { job, lease_epoch, epochs_done: position });
@@ -81,7 +81,7 @@ impl<'a> Product<'a> {
     pub(super) fn say_regime(&mut self, key: Key) {
         let Some(worker) = self.workers.get(&key) else { return };
         let epochs_done = worker.position;
-        let epoch = Life::epoch_at(epochs_done).min(self.life(key).epochs().saturating_sub(1));
+        let epoch = worker.epoch.min(self.life(key).epochs().saturating_sub(1));
         let batch = self.life(key).batch(epoch);
         let first = self.accounts.jobs[key.0].plan.spec.initial_batch;
         if epochs_done > 0.0 || batch != first {
@@ -112,11 +112,12 @@ impl<'a> Product<'a> {
         let Some(worker) = self.in_phase(key, Phase::Training).filter(|w| w.turn == turn) else {
             return;
         };
-        let epoch = Life::epoch_at(worker.position).min(life.epochs().saturating_sub(1));
+        let epoch = worker.epoch;
         let passed_s = now_s - worker.since_s;
         let before = worker.advance(life, now_s);
         // To the last bit: the time was computed from the position.
         worker.position = f64::from(epoch + 1);
+        worker.epoch = epoch + 1;
         let duration_s = std::mem::take(&mut worker.epoch_spent_s).max(1e-9);
         self.note_trained(key, before, f64::from(epoch + 1), passed_s);
         let (job, lease_epoch, batch) = (self.id(key), key.1, life.batch(epoch));

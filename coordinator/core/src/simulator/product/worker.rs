@@ -38,6 +38,8 @@ pub(super) struct Worker {
     pub(super) phase: Phase,
     /// Epochs in its state.
     pub(super) position: f64,
+    /// The epoch that goes on; its end is an event of its own, so that reaching it is not ending it.
+    pub(super) epoch: u32,
     /// The position is as of then, seconds.
     pub(super) since_s: f64,
     /// How many times longer than alone an epoch takes now.
@@ -61,6 +63,7 @@ impl Worker {
             parts,
             phase: Phase::Starting,
             position,
+            epoch: Life::epoch_at(position),
             since_s: now_s,
             slowness: 1.0,
             epoch_spent_s: 0.0,
@@ -90,10 +93,9 @@ impl Worker {
     pub(super) fn advance(&mut self, life: Life<'_>, now_s: f64) -> f64 {
         let before = self.position;
         if self.phase == Phase::Training {
-            let epoch = Life::epoch_at(self.position);
             let passed_s = (now_s - self.since_s).max(0.0);
-            let epochs = passed_s / (life.epoch_s(epoch) * self.slowness);
-            self.position = (self.position + epochs).min(f64::from(epoch + 1));
+            let epochs = passed_s / (life.epoch_s(self.epoch) * self.slowness);
+            self.position = (self.position + epochs).min(f64::from(self.epoch + 1));
             self.epoch_spent_s += passed_s;
             self.since_s = now_s;
         }
@@ -102,8 +104,7 @@ impl Worker {
 
     /// Time to the end of the epoch that goes on, seconds.
     pub(super) fn epoch_left_s(&self, life: Life<'_>) -> f64 {
-        let epoch = Life::epoch_at(self.position);
-        let left = (f64::from(epoch + 1) - self.position).max(0.0);
-        left * life.epoch_s(epoch) * self.slowness
+        let left = (f64::from(self.epoch + 1) - self.position).max(0.0);
+        left * life.epoch_s(self.epoch) * self.slowness
     }
 }
