@@ -84,6 +84,7 @@ impl State {
             | Record::UserSet { .. }
             | Record::TokenAdded { .. }
             | Record::TokenRevoked { .. }
+            | Record::TokenBound { .. }
             | Record::Drained { .. } => self.governed(stamp, record, &mut effects),
             Record::Joined { .. } => self.joined(stamp, record, &mut effects),
             Record::Lost { node, why } => self.lost(stamp, node, why, &mut effects),
