@@ -4,7 +4,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::frame::{Key, beside_legend};
+use super::frame::{Key, beside_legend, short};
 use super::{Canvas, FigureError, Problem, colour, largest, svg};
 
 /// A quantity.
@@ -59,6 +59,7 @@ impl Panel {
             .configure_mesh()
             .disable_x_mesh()
             .disable_x_axis()
+            .y_label_formatter(&short)
             .label_style(("sans-serif", 12))
             .bold_line_style(BLACK.mix(0.12))
             .light_line_style(TRANSPARENT)

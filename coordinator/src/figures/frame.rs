@@ -62,6 +62,8 @@ impl Frame<'_> {
             .configure_mesh()
             .x_desc(self.x)
             .y_desc(self.y)
+            .x_label_formatter(&short)
+            .y_label_formatter(&short)
             .axis_desc_style(("sans-serif", 15))
             .label_style(("sans-serif", 13))
             .bold_line_style(BLACK.mix(0.12))
@@ -69,6 +71,12 @@ impl Frame<'_> {
             .draw()?;
         Ok(chart)
     }
+}
+
+/// A number on an axis, without zeros that say nothing.
+#[allow(clippy::trivially_copy_pass_by_ref)] // the drawing library hands out references
+pub(super) fn short(value: &f64) -> String {
+    ((value * 1e6).round() / 1e6).to_string()
 }
 
 /// Parts a canvas into the plot and, where there are names, a legend.
