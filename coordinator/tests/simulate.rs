@@ -77,8 +77,16 @@ fn results_have_the_documented_form_and_equal_seeds_give_equal_bytes() {
         assert_eq!(result["semantics"], semantics);
         assert_eq!(result["seed"], 3);
         let metrics = [
-            "makespan_s", "mean_jct_s", "p95_jct_s", "worst_rho", "unfair_1_0", "unfair_1_05",
-            "unfair_1_1", "utilisation", "restarts", "sim_wall_s",
+            "makespan_s",
+            "mean_jct_s",
+            "p95_jct_s",
+            "worst_rho",
+            "unfair_1_0",
+            "unfair_1_05",
+            "unfair_1_1",
+            "utilisation",
+            "restarts",
+            "sim_wall_s",
         ];
         for metric in metrics {
             assert!(result["metrics"][metric].is_number(), "{semantics}: {metric}");

@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// Folder to write evaluation.md and evaluation/ into; docs when not given
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Reports as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the evaluation; whether it succeeded.
@@ -43,5 +46,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     cargo.args(["run", "--quiet", "--locked", "--release", "--package", "shockwave"]);
     cargo.args(["--bin", "shockwave", "--", "reproduce", "--reference"]).arg(reference);
     cargo.arg("--output").arg(output);
+    if args.json {
+        cargo.arg("--json");
+    }
     process::succeeds(&mut cargo)
 }

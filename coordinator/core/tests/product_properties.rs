@@ -176,7 +176,11 @@ fn a_job_alone_takes_its_exclusive_time_and_one_start() {
     let jct_s = outcome.jobs[0].jct_s;
     assert!((jct_s - expected_s).abs() < 1e-3, "{jct_s} s, {expected_s} s expected");
     assert_eq!((auditor.leases, outcome.jobs[0].restarts), (1, 0));
-    assert!((outcome.busy_gpu_s - workload.jobs[0].exclusive_s * f64::from(workload.jobs[0].spec.gpus)).abs() < 0.01);
+    assert!(
+        (outcome.busy_gpu_s - workload.jobs[0].exclusive_s * f64::from(workload.jobs[0].spec.gpus))
+            .abs()
+            < 0.01
+    );
 }
 
 #[test]

@@ -46,7 +46,11 @@ fn summary(run: &Run, isolated: &Run) -> String {
     let beside = run.outcome.rhos_beside(&isolated.outcome).into_iter().fold(0.0, f64::max);
     let percent = |share: f64| share * 100.0;
     [
-        format!("policy             {} ({} semantics)", run.setup.policy, run.setup.semantics.name()),
+        format!(
+            "policy             {} ({} semantics)",
+            run.setup.policy,
+            run.setup.semantics.name()
+        ),
         format!("makespan           {:.2} h", metrics.makespan_s / 3600.0),
         format!(
             "completion time    {:.2} h mean, {:.2} h 95th percentile",

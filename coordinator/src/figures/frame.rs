@@ -90,8 +90,7 @@ pub(super) fn beside_legend<'b>(
     }
     let letters = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let width = 40 + (letters as f64 * LETTER) as u32;
-    let (plot, legend) =
-        canvas.split_horizontally(canvas.dim_in_pixel().0.saturating_sub(width));
+    let (plot, legend) = canvas.split_horizontally(canvas.dim_in_pixel().0.saturating_sub(width));
     for (place, name) in names.iter().enumerate() {
         let y = LINE.1 + LINE.0 * place as i32;
         let colour = colour(place);

@@ -37,9 +37,8 @@ impl Points {
             chart.draw_series([PathElement::new(diagonal, BLACK.mix(0.5).stroke_width(1))])?;
             for (place, series) in self.series.iter().enumerate() {
                 let style = colour(place).mix(0.7).filled();
-                chart.draw_series(
-                    series.points.iter().map(|point| Circle::new(*point, 3, style)),
-                )?;
+                chart
+                    .draw_series(series.points.iter().map(|point| Circle::new(*point, 3, style)))?;
             }
             Ok(())
         })

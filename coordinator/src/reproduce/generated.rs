@@ -142,8 +142,9 @@ pub(super) fn scale(reference: &Reference, report: &mut Report) -> Result<(), Si
         }
         rows.push(row);
     }
-    let columns: Vec<String> =
-        std::iter::once("jobs / GPUs".to_owned()).chain(policies.map(|p| format!("{p} s"))).collect();
+    let columns: Vec<String> = std::iter::once("jobs / GPUs".to_owned())
+        .chain(policies.map(|p| format!("{p} s")))
+        .collect();
     report.table(&columns.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
     let picture = Lines {
         title: "Cost of a simulation".into(),

@@ -81,6 +81,7 @@ pub fn run(reference: &Path, output: &Path) -> Result<(), SimulationError> {
     published::information(&reference, &mut report)?;
     published::size_classes(&reference, &mut report)?;
     service::semantics(&reference, &mut report)?;
+    service::forecasts(&reference, &mut report)?;
     service::faults(&reference, &mut report)?;
     generated::mixes(&reference, &mut report)?;
     generated::noise(&reference, &mut report)?;

@@ -280,7 +280,12 @@ fn growing_jobs(grown: &[(&str, Vec<f64>)], report: &mut Report) {
     let row = |(level, rhos): &(&str, Vec<f64>)| {
         let worst = rhos.iter().copied().fold(0.0, f64::max);
         let mean = rhos.iter().sum::<f64>() / rhos.len().max(1) as f64;
-        vec![(*level).to_owned(), rhos.len().to_string(), format!("{worst:.2}"), format!("{mean:.2}")]
+        vec![
+            (*level).to_owned(),
+            rhos.len().to_string(),
+            format!("{worst:.2}"),
+            format!("{mean:.2}"),
+        ]
     };
     report.note("Jobs that double their batch size at least three times, as that of Figure 2, under Themis at each level of information and under Shockwave:");
     let rows: Vec<Vec<String>> = grown.iter().map(row).collect();

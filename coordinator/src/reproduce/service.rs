@@ -8,10 +8,7 @@ use super::{PREDICTOR, Reference, TRACES, compared, play, setup};
 use crate::simulation::{self, Semantics, Setup, SimulationError};
 
 /// Table 3: the published simulator's semantics against the product's.
-pub(super) fn semantics(
-    reference: &Reference,
-    report: &mut Report,
-) -> Result<(), SimulationError> {
+pub(super) fn semantics(reference: &Reference, report: &mut Report) -> Result<(), SimulationError> {
     let (trace, gpus, table) = TRACES[0];
     let workload = reference.workload(trace, table)?;
     report.section(
@@ -44,6 +41,28 @@ pub(super) fn semantics(
     Ok(())
 }
 
+/// What forecasts are worth in the service, where no throughput is known before it is measured.
+pub(super) fn forecasts(reference: &Reference, report: &mut Report) -> Result<(), SimulationError> {
+    report.section(
+        "Forecasts in the service",
+        "Not in the paper. `shockwave` in the product semantics under each forecast. The published simulator knows every job's first throughput when it arrives; the service knows none until an epoch is measured, and only `hierarchical` learns from other jobs of the family. `exact` knows every run time and exists only in the simulator.",
+    );
+    for (trace, gpus, table) in TRACES {
+        let workload = reference.workload(trace, table)?;
+        let mut rows = Vec::new();
+        let predictors = shockwave_core::predictor::NAMES.iter().copied().chain(["exact"]);
+        for predictor in predictors {
+            let wanted =
+                Setup { semantics: Semantics::Product, ..setup(gpus, "shockwave", predictor) };
+            rows.push(named(predictor, &simulation::run(&workload, &wanted)?));
+        }
+        report.note(&format!("**{} jobs, {gpus} GPUs**", workload.jobs.len()));
+        let columns: Vec<&str> = std::iter::once("forecast").chain(METRICS).collect();
+        report.table(&columns, &rows);
+    }
+    Ok(())
+}
+
 /// Faults of machines, messages and forecasts.
 pub(super) fn faults(reference: &Reference, report: &mut Report) -> Result<(), SimulationError> {
     let (trace, gpus, table) = TRACES[0];
@@ -67,18 +86,14 @@ pub(super) fn faults(reference: &Reference, report: &mut Report) -> Result<(), S
         ("forecasts wrong", wrong),
         ("all", all),
     ] {
-        let wanted = Setup {
-            semantics: Semantics::Product,
-            faults,
-            ..setup(gpus, "shockwave", PREDICTOR)
-        };
+        let wanted =
+            Setup { semantics: Semantics::Product, faults, ..setup(gpus, "shockwave", PREDICTOR) };
         let run = simulation::run(&workload, &wanted)?;
         let mut row = named(name, &run);
         row.push(run.outcome.metrics(Contention::Trace).restarts.to_string());
         rows.push(row);
     }
-    let columns: Vec<&str> =
-        std::iter::once("faults").chain(METRICS).chain(["restarts"]).collect();
+    let columns: Vec<&str> = std::iter::once("faults").chain(METRICS).chain(["restarts"]).collect();
     report.table(&columns, &rows);
     Ok(())
 }

@@ -50,11 +50,7 @@ fn view(left_h: &[f64; 3], running: &[JobId], round: u64) -> ClusterView {
             steps_per_s: 1.0 / ROUND_S,
             restart_s: 0.0,
             forecast: Forecast {
-                regimes: vec![RegimeForecast {
-                    batch: 1,
-                    epochs: left_h[place],
-                    epoch_s: ROUND_S,
-                }],
+                regimes: vec![RegimeForecast { batch: 1, epochs: left_h[place], epoch_s: ROUND_S }],
                 left_s,
                 left_sd_s: 0.0,
                 left_upper_s: left_s,
@@ -166,7 +162,8 @@ pub(super) fn filters(report: &mut Report) {
     let (ends_h, rounds) = play(&mut Shockwave::default());
     rows.push(row("shockwave", ends_h));
     report.picture("toy", ("shockwave.svg".to_owned(), timeline("Shockwave", &rounds).svg()));
-    let columns = ["policy", "ends h (A, B, C)", "rho (A, B, C)", "worst", "mean JCT h", "makespan h"];
+    let columns =
+        ["policy", "ends h (A, B, C)", "rho (A, B, C)", "worst", "mean JCT h", "makespan h"];
     report.table(&columns, &rows);
 }
 

@@ -8,9 +8,7 @@ use shockwave_core::simulator::report::{Contention, Held, Metrics};
 use shockwave_core::types::JobId;
 
 use super::{Run, SimulationError, write};
-use crate::figures::{
-    Areas, Bars, Block, FigureError, Lines, Panel, Points, Series, Timeline,
-};
+use crate::figures::{Areas, Bars, Block, FigureError, Lines, Panel, Points, Series, Timeline};
 
 /// Classes of jobs by GPU time alone on their gang (section 8.4): name and upper limit, GPU-hours.
 const CLASSES: [(&str, f64); 5] = [
@@ -214,8 +212,7 @@ fn completion_distribution(runs: &[&Run]) -> Lines {
 
 /// The four metrics of Figure 7, each in its own unit.
 fn metrics(runs: &[&Run]) -> Bars {
-    let all: Vec<Metrics> =
-        runs.iter().map(|run| run.outcome.metrics(Contention::Trace)).collect();
+    let all: Vec<Metrics> = runs.iter().map(|run| run.outcome.metrics(Contention::Trace)).collect();
     let panel = |title: &str, value: fn(&Metrics) -> f64| Panel {
         title: title.to_owned(),
         values: all.iter().map(value).collect(),
