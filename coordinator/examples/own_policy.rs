@@ -4,6 +4,7 @@
 
 use shockwave::simulation::{self, Semantics, Setup, Source};
 use shockwave_core::policies::{Policy, Replan};
+use shockwave_core::predictor;
 use shockwave_core::types::{ClusterView, Decision};
 
 /// Shortest remaining GPU time first: small gangs before large ones of equal length.
@@ -40,7 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let setup = |policy: &str| Setup {
         gpus,
         policy: policy.to_owned(),
-        predictor: "restatement".into(),
+        predictor: predictor::DEFAULT.into(),
+        samples: 1,
         semantics: Semantics::Published,
         seed: 0,
         record: false,

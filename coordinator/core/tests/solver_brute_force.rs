@@ -75,6 +75,7 @@ fn buyer(gangs: Vec<u32>) -> impl Strategy<Value = Buyer> {
                 elapsed_s: f64::from(elapsed),
                 attained_s: f64::from(elapsed) * 0.4,
                 contention: 1.5,
+                left_lower_s: left_s,
                 left_upper_s: left_s,
             }
         })

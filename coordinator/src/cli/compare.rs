@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use shockwave_core::policies;
+use shockwave_core::{policies, predictor};
 
 use crate::simulation::{self, Run, Semantics, Setup, SimulationError, Source};
 
@@ -26,7 +26,7 @@ pub struct CompareArgs {
     #[arg(long, value_enum, default_value_t = Semantics::Published)]
     pub semantics: Semantics,
     /// How run times are forecast.
-    #[arg(long, value_name = "NAME", default_value = "restatement")]
+    #[arg(long, value_name = "NAME", default_value = predictor::DEFAULT)]
     pub predictor: String,
     /// Seed of everything that is drawn.
     #[arg(long, value_name = "S", default_value_t = 0)]
@@ -73,6 +73,7 @@ fn compare(args: &CompareArgs) -> Result<Vec<Run>, SimulationError> {
                 gpus: args.gpus,
                 policy,
                 predictor: args.predictor.clone(),
+                samples: 1,
                 semantics: args.semantics,
                 seed: args.seed,
                 record: false,

@@ -67,10 +67,13 @@ pub struct ServeSettings {
     /// Shortest run of a lease before it is taken back, seconds [default: a quarter of a round]
     #[arg(long, value_name = "SECONDS")]
     pub min_run_s: Option<f64>,
-    /// Scheduling policy [default: fifo]
+    /// Scheduling policy [default: shockwave]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// Predictor of batch sizes and run times [default: restatement]
+    /// Trajectories of each job that the policy shockwave plans for [default: 1, the mean forecast]
+    #[arg(long, value_name = "COUNT")]
+    pub samples: Option<usize>,
+    /// Predictor of batch sizes and run times [default: hierarchical]
     #[arg(long, value_name = "NAME")]
     pub predictor: Option<String>,
     /// Plan again when a job changes its batch size [default: true]
@@ -198,6 +201,7 @@ impl ServeSettings {
             plan_budget_s: self.plan_budget_s.or(other.plan_budget_s),
             min_run_s: self.min_run_s.or(other.min_run_s),
             policy: self.policy.or(other.policy),
+            samples: self.samples.or(other.samples),
             predictor: self.predictor.or(other.predictor),
             reactive: self.reactive.or(other.reactive),
             log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
@@ -223,6 +227,7 @@ impl ServeSettings {
         Configuration {
             engine,
             policy: self.policy.clone().unwrap_or(default.policy),
+            samples: self.samples.unwrap_or(default.samples),
             predictor: self.predictor.clone().unwrap_or(default.predictor),
             log_bytes_max: self.log_bytes_max.unwrap_or(default.log_bytes_max),
             jobs_max: self.jobs_max.unwrap_or(default.jobs_max),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use shockwave_core::predictor;
 use shockwave_core::simulator::report::Contention;
 
 use crate::simulation::{self, Run, Semantics, Setup, SimulationError, Source};
@@ -24,8 +25,11 @@ pub struct SimulateArgs {
     #[arg(long, value_enum, default_value_t = Semantics::Published)]
     pub semantics: Semantics,
     /// How run times are forecast; `exact` knows the future, for comparison.
-    #[arg(long, value_name = "NAME", default_value = "restatement")]
+    #[arg(long, value_name = "NAME", default_value = predictor::DEFAULT)]
     pub predictor: String,
+    /// Trajectories of each job that the policy shockwave plans for; 1: the mean forecast.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub samples: usize,
     /// Seed of everything that is drawn.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
@@ -66,6 +70,7 @@ fn simulate(args: &SimulateArgs) -> Result<Run, SimulationError> {
         gpus: args.gpus,
         policy: args.policy.clone(),
         predictor: args.predictor.clone(),
+        samples: args.samples,
         semantics: args.semantics,
         seed: args.seed,
         record: args.figures.is_some(),

@@ -7,9 +7,9 @@ mod report;
 
 use std::path::{Path, PathBuf};
 
-use shockwave_core::policies;
 use shockwave_core::simulator::profiles::{Profiles, Throughputs};
 use shockwave_core::simulator::{Workload, trace};
+use shockwave_core::{policies, predictor};
 
 use crate::simulation::{
     self, Run, Semantics, Setup, SimulationError, load_profiles, load_throughputs, read, write,
@@ -17,7 +17,7 @@ use crate::simulation::{
 use report::Report;
 
 /// The default forecast.
-pub const PREDICTOR: &str = "restatement";
+pub const PREDICTOR: &str = predictor::DEFAULT;
 /// Seed of everything that is drawn.
 pub const SEED: u64 = 1;
 
@@ -92,6 +92,7 @@ fn setup(gpus: u32, policy: &str, predictor: &str) -> Setup {
         gpus,
         policy: policy.to_owned(),
         predictor: predictor.to_owned(),
+        samples: 1,
         semantics: Semantics::Published,
         seed: SEED,
         record: false,

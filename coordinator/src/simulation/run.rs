@@ -38,6 +38,8 @@ pub struct Setup {
     pub policy: String,
     /// Predictor, by name.
     pub predictor: String,
+    /// Trajectories of each job that a policy by name plans for; 1: the posterior mean.
+    pub samples: usize,
     /// Whose behaviour.
     pub semantics: Semantics,
     /// Seed of everything that is drawn.
@@ -107,7 +109,7 @@ impl Run {
 /// # Errors
 /// [`SimulationError`] when a name does not exist or a job fits on no cluster of this size.
 pub fn run(workload: &Workload, setup: &Setup) -> Result<Run, SimulationError> {
-    run_policy(workload, setup, make_policy(&setup.policy)?.as_mut())
+    run_policy(workload, setup, policies::with_samples(&setup.policy, setup.samples)?.as_mut())
 }
 
 /// Runs one simulation of any policy, such as a user's own.
@@ -143,13 +145,6 @@ pub fn run_with(
     watch.bar.finish_and_clear();
     let Watch { decisions, trail, .. } = watch;
     Ok(Run { setup: setup.clone(), outcome, wall, decisions, trail })
-}
-
-fn make_policy(name: &str) -> Result<Box<dyn Policy>, SimulationError> {
-    policies::by_name(name).ok_or_else(|| SimulationError::Policy {
-        got: name.to_owned(),
-        known: policies::REGISTRY.iter().map(|entry| entry.0).collect::<Vec<_>>().join(", "),
-    })
 }
 
 fn make_predictor(name: &str, workload: &Workload) -> Result<Box<dyn Predictor>, SimulationError> {
@@ -198,12 +193,14 @@ impl Observer for Watch {
         self.asked = Some(Instant::now());
     }
 
-    fn decided(&mut self, view: &ClusterView, _decision: &Decision, policy: &dyn Policy) {
+    fn decided(&mut self, view: &ClusterView, decision: &Decision, _policy: &dyn Policy) {
         self.decisions.extend(self.asked.take().map(|asked| asked.elapsed()));
         if !self.record {
             return;
         }
-        if let Some(price) = policy.prices().first() {
+        if let Decision::Plan(plan) = decision
+            && let Some(price) = plan.appraisal.as_ref().and_then(|it| it.prices.first())
+        {
             self.trail.prices.push((view.now_s, *price));
         }
         let forecast =

@@ -26,7 +26,7 @@ type Signature = (JobId, Option<u32>);
 impl Default for ShockwavePaper {
     fn default() -> Self {
         Self {
-            horizon: Horizon { rounds: 20, k: 5.0, lambda: 1e-3, upper_margin: 1.0 },
+            horizon: Horizon { rounds: 20, k: 5.0, lambda: 1e-3 },
             effort: Effort { gap: 1e-5, branches: 60, core_work: 2_000_000 },
             standing: None,
         }
@@ -58,7 +58,8 @@ impl Policy for ShockwavePaper {
         {
             return Decision::Plan(plan.clone());
         }
-        let program = Objective::Progress.program(&self.horizon.window(view));
+        let program =
+            Objective::Progress.program(&self.horizon.window(view, &|job| job.contention_max));
         let plan = solve(&program, &self.effort, Placement::FewStarts, &|| false);
         let plan = round_plan(view, &plan);
         self.standing = Some((signature, plan.clone()));
