@@ -17,4 +17,5 @@ pub mod serve;
 pub mod service;
 pub mod simulation;
 pub mod store;
+pub mod tls;
 pub mod web;

@@ -26,6 +26,9 @@ pub const CA_FILE: &str = "SHOCKWAVE_CA_FILE";
 /// The user's own token for the command line. Never given to a training process.
 pub const TOKEN: &str = "SHOCKWAVE_TOKEN";
 
+/// Index of a job in the array that it was handed in with.
+pub const ARRAY_INDEX: &str = "SHOCKWAVE_ARRAY_INDEX";
+
 /// Devices that CUDA may see.
 pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 

@@ -44,6 +44,8 @@ pub(super) struct Lease {
     pub(super) nonce: String,
     pub(super) devices: Vec<u32>,
     pub(super) phase: Phase,
+    /// Port for the gang's rendezvous, where its first process runs here.
+    pub(super) master_port: u32,
     folder: LeaseFolder,
     stop: Option<Stop>,
     since: Instant,
@@ -63,6 +65,7 @@ impl Lease {
             nonce: assignment.nonce.clone(),
             devices: assignment.devices.clone(),
             phase: Phase::Reserved,
+            master_port: 0,
             folder: LeaseFolder::new(agent, key.job_id, key.lease_epoch),
             stop: None,
             since: Instant::now(),
@@ -81,6 +84,7 @@ impl Lease {
             nonce: order.nonce,
             devices: order.devices,
             phase: Phase::Running,
+            master_port: 0,
             stop: read_json(&folder.stop()).ok()?,
             since: now.checked_sub(Duration::from_millis(age_ms)).unwrap_or(now),
             folder,
@@ -233,6 +237,7 @@ impl Lease {
         let mut status = WorkerStatus {
             lease: Some(LeaseRef { job_id: self.key.job_id, lease_epoch: self.key.lease_epoch }),
             nonce: self.nonce.clone(),
+            master_port: self.master_port,
             ..WorkerStatus::default()
         };
         let state = match &self.phase {

@@ -10,11 +10,12 @@
 
 mod lease;
 pub mod link;
+pub mod remote;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shockwave_proto::v1::{Assignment, Device, JoinRequest, SyncRequest, WorkerStatus};
 use shockwave_proto::{PROTOCOL_VERSION, env};
@@ -42,6 +43,10 @@ pub struct AgentConfig {
     pub program: PathBuf,
     /// Host at which other machines reach this one.
     pub address: String,
+    /// Authority that signed the coordinator's certificate: training checks it with this.
+    pub authority: Option<PathBuf>,
+    /// When this machine is taken away.
+    pub until: Option<Instant>,
 }
 
 /// How long a Sync may be held open.
@@ -119,7 +124,10 @@ impl<L: Link> Agent<L> {
             instance: self.instance.clone(),
             devices: self.config.devices.clone(),
             workers: self.statuses(),
-            walltime_left_s: None,
+            walltime_left_s: self
+                .config
+                .until
+                .map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64()),
             address: self.config.address.clone(),
         };
         self.link.join(request).await.map(|_| ())
@@ -188,7 +196,7 @@ impl<L: Link> Agent<L> {
             let lease = self
                 .leases
                 .entry(*key)
-                .or_insert_with(|| Lease::reserve(&self.config.leases_dir, assignment));
+                .or_insert_with(|| reserve(&self.config.leases_dir, assignment));
             if let Some(order) = assignment.stop {
                 lease.stop(order);
             }
@@ -228,7 +236,7 @@ impl<L: Link> Agent<L> {
             if busy || lease.phase != Phase::Reserved || lease.nonce != assignment.nonce {
                 continue;
             }
-            let order = match order_of(&self.config, assignment) {
+            let order = match order_of(&self.config, assignment, lease.master_port) {
                 Ok(order) => order,
                 Err(message) => {
                     tracing::error!(job = key.job_id, %message, "cannot prepare a lease");
@@ -248,7 +256,7 @@ impl<L: Link> Agent<L> {
 }
 
 /// The order for a lease's runner; makes the job's folders.
-fn order_of(config: &AgentConfig, assignment: &Assignment) -> Result<Order, String> {
+fn order_of(config: &AgentConfig, assignment: &Assignment, own_port: u32) -> Result<Order, String> {
     let lease = assignment.lease.unwrap_or_default();
     let job_dir = config.jobs_dir.join(lease.job_id.to_string());
     let spool_dir = job_dir.join("spool");
@@ -263,11 +271,15 @@ fn order_of(config: &AgentConfig, assignment: &Assignment) -> Result<Order, Stri
     let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
     set(env::SPOOL_DIR, spool_dir.display().to_string());
     set(env::CHECKPOINT_DIR, checkpoint_dir.display().to_string());
+    if let Some(authority) = &config.authority {
+        set(env::CA_FILE, authority.display().to_string());
+    }
     set(env::NONCE, assignment.nonce.clone());
     set(env::WORLD_SIZE, assignment.world_size.max(1).to_string());
     set(env::GROUP_RANK, assignment.group_rank.to_string());
     set(env::MASTER_ADDR, assignment.master_addr.clone());
-    set(env::MASTER_PORT, rendezvous_port(assignment)?.to_string());
+    let port = if assignment.master_port == 0 { own_port } else { assignment.master_port };
+    set(env::MASTER_PORT, port.to_string());
     Ok(Order {
         version: VERSION,
         job_id: lease.job_id,
@@ -286,12 +298,20 @@ fn order_of(config: &AgentConfig, assignment: &Assignment) -> Result<Order, Stri
     })
 }
 
-/// The port that was given, else one that is free on this machine now.
-fn rendezvous_port(assignment: &Assignment) -> Result<u32, String> {
-    if assignment.master_port != 0 || assignment.world_size <= 1 {
-        return Ok(assignment.master_port);
+/// Keeps devices for a lease, and a port where the gang's first process is to run here.
+fn reserve(leases_dir: &std::path::Path, assignment: &Assignment) -> Lease {
+    let mut lease = Lease::reserve(leases_dir, assignment);
+    if assignment.world_size > 1 && assignment.group_rank == 0 {
+        match free_port() {
+            Ok(port) => lease.master_port = port,
+            Err(error) => lease.refuse(format!("no port is free for its rendezvous: {error}")),
+        }
     }
-    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0));
-    let address = listener.and_then(|listener| listener.local_addr());
-    address.map(|it| it.port().into()).map_err(|error| format!("no port is free: {error}"))
+    lease
+}
+
+/// A port that is free on this machine now.
+fn free_port() -> std::io::Result<u32> {
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
+    Ok(listener.local_addr()?.port().into())
 }

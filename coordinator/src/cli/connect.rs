@@ -1,5 +1,6 @@
 //! Reaching the coordinator: address, token, and what to say when that fails.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use crate::serve;
+use crate::{serve, tls};
 
 /// Which coordinator a command talks to.
 #[derive(Clone, Debug, Default, Args)]
@@ -20,6 +21,13 @@ pub struct CoordinatorArgs {
     /// Address of the coordinator [default: the one that this user started last]
     #[arg(long, env = env::COORDINATOR, value_name = "URL", global = true)]
     pub coordinator: Option<String>,
+    /// Authority (PEM) that signed the certificate of an https:// coordinator
+    #[arg(long, env = env::CA_FILE, value_name = "FILE", global = true)]
+    pub authority: Option<PathBuf>,
+    /// Certificate (PEM) to show to the coordinator, with its key in the file beside it that ends
+    /// in .key
+    #[arg(long, value_name = "FILE", global = true)]
+    pub certificate: Option<PathBuf>,
     /// Print JSON, for programs
     #[arg(long, global = true)]
     pub json: bool,
@@ -114,6 +122,55 @@ impl CoordinatorArgs {
     }
 
     async fn channel(&self) -> Result<(Channel, WithToken), CliError> {
+        let (endpoint, address, token) = self.endpoint()?;
+        let channel = endpoint.connect().await.map_err(|error| {
+            CliError::Unreachable(format!(
+                "no coordinator answers at {address} ({}); start one with `shockwave serve`, or \
+                 name another with --coordinator or {}",
+                root_cause(&error),
+                env::COORDINATOR
+            ))
+        })?;
+        Ok((channel, WithToken(token)))
+    }
+
+    /// A connection that is made when it is needed, and the authorisation to send over it.
+    ///
+    /// # Errors
+    /// An address that is none, or no token.
+    pub fn lazy_channel(&self) -> Result<(Channel, MetadataValue<Ascii>), CliError> {
+        let (endpoint, address, token) = self.endpoint()?;
+        let token = token.ok_or_else(|| {
+            CliError::Usage(format!("no token for {address} is known; set {}", env::TOKEN))
+        })?;
+        Ok((endpoint.connect_lazy(), token))
+    }
+
+    /// The authority to check an `https://` coordinator with, absolute.
+    ///
+    /// # Errors
+    /// A file with the address of a local coordinator that cannot be read.
+    pub fn authority(&self) -> Result<Option<PathBuf>, CliError> {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        if let Some(path) = &self.authority {
+            return Ok(Some(absolute(path)));
+        }
+        let known = serve::find(self.coordinator.as_deref());
+        let known = known.map_err(|error| CliError::Failed(error.to_string()))?;
+        Ok(known.and_then(|it| it.authority))
+    }
+
+    fn secure(&self, endpoint: Endpoint, authority: &Path) -> Result<Endpoint, CliError> {
+        let key = self.certificate.as_ref().map(|path| path.with_extension("key"));
+        let identity = self.certificate.as_deref().zip(key.as_deref());
+        let config = tls::client_config(authority, identity);
+        let config = config.map_err(|error| CliError::Usage(error.to_string()))?;
+        let secured = endpoint.tls_config(config);
+        secured.map_err(|error| CliError::Usage(format!("TLS: {}", root_cause(&error))))
+    }
+
+    /// Where the coordinator is, and the authorisation to send there.
+    fn endpoint(&self) -> Result<(Endpoint, String, Option<MetadataValue<Ascii>>), CliError> {
         let known = serve::find(self.coordinator.as_deref())
             .map_err(|error| CliError::Failed(error.to_string()))?;
         let address =
@@ -131,17 +188,18 @@ impl CoordinatorArgs {
         let wrong = |error: tonic::transport::Error| {
             CliError::Usage(format!("{address} is no address ({error}); expected http://HOST:PORT"))
         };
-        let endpoint = Endpoint::from_shared(address.clone()).map_err(wrong)?;
-        let endpoint = endpoint.connect_timeout(CONNECT).tcp_nodelay(true);
-        let channel = endpoint.connect().await.map_err(|error| {
-            CliError::Unreachable(format!(
-                "no coordinator answers at {address} ({}); start one with `shockwave serve`, or \
-                 name another with --coordinator or {}",
-                root_cause(&error),
-                env::COORDINATOR
-            ))
-        })?;
-        Ok((channel, WithToken(token)))
+        let mut endpoint = Endpoint::from_shared(address.clone()).map_err(wrong)?;
+        if address.starts_with("https://") {
+            let authority = self.authority()?.ok_or_else(|| {
+                let name = env::CA_FILE;
+                CliError::Usage(format!(
+                    "{address} shows a certificate: name the authority that signed it with \
+                     --authority FILE or {name}"
+                ))
+            })?;
+            endpoint = self.secure(endpoint, &authority)?;
+        }
+        Ok((endpoint.connect_timeout(CONNECT).tcp_nodelay(true), address, token))
     }
 }
 

@@ -3,15 +3,19 @@
 //! Exit codes: 0 done, 1 failed (or, for `wait`, a job did not finish), 2 wrong usage or bad input,
 //! 3 the coordinator cannot be reached.
 
+mod agent;
 mod cancel;
+mod certificate;
 mod check_config;
 mod cluster;
+mod completions;
 pub mod connect;
 mod doctor;
 mod events;
 mod explain;
 mod fairness;
 mod govern;
+mod job_file;
 mod jobs;
 pub mod json;
 mod live_plan;
@@ -60,6 +64,8 @@ pub enum Command {
     Trace(trace::TraceArgs),
     /// Runs the coordinator, with an agent for this machine.
     Serve(Box<serve::ServeArgs>),
+    /// Offers this machine's devices to a coordinator elsewhere.
+    Agent(agent::AgentArgs),
     /// Hands a job in: a program that trains with the SDK, or any command.
     Submit(Box<submit::SubmitArgs>),
     /// Lists jobs.
@@ -104,10 +110,16 @@ pub enum Command {
     Top(top::TopArgs),
     /// Looks for what is usually wrong.
     Doctor(doctor::DoctorArgs),
+    /// Makes certificates for a coordinator that other machines reach.
+    Certificate(certificate::CertificateArgs),
     /// Checks a settings file without starting anything.
     CheckConfig(check_config::CheckConfigArgs),
     /// Copies the store while the coordinator runs.
     Snapshot(snapshot::SnapshotArgs),
+    /// Prints a shell's completions of this program's commands and options.
+    Completions(completions::CompletionsArgs),
+    /// Writes the manual pages of all commands.
+    Man(completions::ManArgs),
     /// Keeps one lease's training processes; started by the agent, not by hand.
     #[command(hide = true)]
     Runner(runner::RunnerArgs),
@@ -123,6 +135,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Submit(args) => submit::run(&args),
         Command::Jobs(args) => jobs::run(&args),
         Command::Show(args) => show::run(&args),
@@ -144,8 +157,11 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::User(args) => token::user(&args),
         Command::Top(args) => top::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Certificate(args) => certificate::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => completions::man(&args),
         Command::Runner(args) => runner::run(&args),
     }
 }

@@ -15,6 +15,7 @@ use crate::devices::DeviceList;
 use crate::grpc::Limits;
 use crate::serve::{self, Options, ServeError};
 use crate::service::settings::Configuration;
+use crate::tls::ServerFiles;
 
 /// Runs the coordinator, with an agent for this machine
 #[derive(Debug, Args)]
@@ -37,6 +38,21 @@ pub struct ServeSettings {
     /// Address to listen on; port 0 takes one that is free [default: 127.0.0.1:7433]
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
+    /// Address that other machines are told [default: that of --listen]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    /// Certificate (PEM) to show; needed where other machines reach it
+    #[arg(long, value_name = "FILE")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Authority (PEM) that signed it
+    #[arg(long, value_name = "FILE")]
+    pub tls_authority: Option<PathBuf>,
+    /// Authority (PEM) whose certificate agents must show, besides their token
+    #[arg(long, value_name = "FILE")]
+    pub tls_agents: Option<PathBuf>,
     /// Address of the web page and the metrics; port 0 takes one that is free [default: none]
     #[arg(long, value_name = "IP:PORT")]
     pub web: Option<SocketAddr>,
@@ -136,7 +152,7 @@ async fn serve(args: &ServeArgs) -> Result<ExitCode, CliError> {
 
 fn failure(error: ServeError) -> CliError {
     match error {
-        ServeError::Configuration(_) | ServeError::PlainText { .. } => {
+        ServeError::Configuration(_) | ServeError::PlainText { .. } | ServeError::Tls(_) => {
             CliError::Usage(error.to_string())
         }
         error => CliError::Failed(error.to_string()),
@@ -144,7 +160,7 @@ fn failure(error: ServeError) -> CliError {
 }
 
 /// Structured lines on standard error; `RUST_LOG` chooses which.
-fn start_log() {
+pub(super) fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env();
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -190,6 +206,11 @@ impl ServeSettings {
     pub fn or(self, other: Self) -> Self {
         Self {
             listen: self.listen.or(other.listen),
+            advertise: self.advertise.or(other.advertise),
+            tls_certificate: self.tls_certificate.or(other.tls_certificate),
+            tls_key: self.tls_key.or(other.tls_key),
+            tls_authority: self.tls_authority.or(other.tls_authority),
+            tls_agents: self.tls_agents.or(other.tls_agents),
             web: self.web.or(other.web),
             state: self.state.or(other.state),
             devices: self.devices.or(other.devices),
@@ -234,6 +255,23 @@ impl ServeSettings {
         }
     }
 
+    fn tls(&self) -> Result<Option<ServerFiles>, CliError> {
+        match (&self.tls_certificate, &self.tls_key, &self.tls_authority) {
+            (None, None, None) if self.tls_agents.is_none() => Ok(None),
+            (Some(certificate), Some(key), Some(authority)) => Ok(Some(ServerFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                authority: authority.clone(),
+                agents: self.tls_agents.clone(),
+            })),
+            _ => Err(CliError::Usage(
+                "--tls-certificate, --tls-key and --tls-authority belong together; make all three \
+                 with `shockwave certificate DIR`"
+                    .into(),
+            )),
+        }
+    }
+
     /// What a coordinator is started with.
     ///
     /// # Errors
@@ -255,6 +293,8 @@ impl ServeSettings {
         let program = program.map_err(|error| CliError::Failed(format!("who am I: {error}")))?;
         Ok(Options {
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))),
+            advertise: self.advertise.clone(),
+            tls: self.tls()?,
             web: self.web,
             state_dir,
             node: self.node.clone().unwrap_or_else(host_name),
@@ -267,7 +307,8 @@ impl ServeSettings {
     }
 }
 
-fn host_name() -> String {
+/// Name of this machine.
+pub(super) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "localhost".into() } else { name.to_owned() }

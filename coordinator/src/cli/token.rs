@@ -33,6 +33,9 @@ pub enum TokenAction {
         /// May do everything.
         #[arg(long)]
         admin: bool,
+        /// Carries one machine's agent and nothing else: the first machine that joins with it.
+        #[arg(long, conflicts_with = "admin")]
+        agent: bool,
         /// How long it is good for, days.
         #[arg(long, default_value_t = 90.0)]
         days: f64,
@@ -70,6 +73,9 @@ struct Token {
     id: u64,
     user: String,
     is_admin: bool,
+    is_agent: bool,
+    /// Machine that it carries.
+    node: String,
     state: &'static str,
     expires_unix_s: Option<f64>,
     note: String,
@@ -89,6 +95,8 @@ impl From<TokenInfo> for Token {
             id: info.id,
             user: info.user,
             is_admin: info.is_admin,
+            is_agent: info.is_agent,
+            node: info.node,
             state,
             expires_unix_s: info.expires_unix_s,
             note: info.note,
@@ -102,12 +110,13 @@ pub(super) fn run(args: &TokenArgs) -> ExitCode {
     run_async(async {
         let mut admin = args.coordinator.connect_admin().await?;
         match &args.action {
-            TokenAction::Create { user, admin: is_admin, days, note } => {
+            TokenAction::Create { user, admin: is_admin, agent: is_agent, days, note } => {
                 let request = CreateTokenRequest {
                     user: user.clone(),
                     is_admin: *is_admin,
                     lifetime_s: days * 86_400.0,
                     note: note.clone(),
+                    is_agent: *is_agent,
                 };
                 let reply = admin.create_token(request).await?.into_inner();
                 let mut token = Token::from(reply.token.unwrap_or_default());
@@ -151,7 +160,11 @@ fn list(tokens: &[Token], as_json: bool) -> Result<(), CliError> {
         vec![
             it.id.to_string(),
             it.user.clone(),
-            if it.is_admin { "admin" } else { "user" }.to_owned(),
+            match (it.is_admin, it.is_agent) {
+                (true, _) => "admin".to_owned(),
+                (_, true) => format!("agent {}", it.node).trim_end().to_owned(),
+                _ => "user".to_owned(),
+            },
             it.state.to_owned(),
             or_dash(left.map(table::duration)),
             it.note.clone(),

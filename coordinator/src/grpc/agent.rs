@@ -26,6 +26,19 @@ impl AgentService {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
+
+    /// Whether the caller speaks for the machine; the token to bind to it.
+    fn check<T>(&self, request: &Request<T>, node: &str) -> Result<Option<u64>, Status> {
+        let unbound = auth::check_agent(&self.shared, request.metadata(), node)?;
+        let shows = || request.peer_certs().is_some_and(|certificates| !certificates.is_empty());
+        if self.shared.agents_show_certificates && !shows() {
+            tracing::warn!(target: "audit", "an agent without a certificate was refused");
+            return Err(Status::unauthenticated(
+                "agents must show a certificate of this site's authority (--certificate FILE)",
+            ));
+        }
+        Ok(unbound)
+    }
 }
 
 /// Longest time that a Sync is held open.
@@ -34,12 +47,15 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 #[tonic::async_trait]
 impl Agent for AgentService {
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
-        auth::check_admin(&self.shared, request.metadata())?;
+        let unbound = self.check(&request, &request.get_ref().node)?;
+        if let Some(id) = unbound {
+            bind(&self.shared, id, request.get_ref().node.clone()).await?;
+        }
         join(&self.shared, request.into_inner()).await.map(Response::new)
     }
 
     async fn sync(&self, request: Request<SyncRequest>) -> Result<Response<SyncReply>, Status> {
-        auth::check_admin(&self.shared, request.metadata())?;
+        self.check(&request, &request.get_ref().node)?;
         sync(&self.shared, request.into_inner()).await.map(Response::new)
     }
 }
@@ -55,6 +71,24 @@ impl Link for Embedded {
     async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Status> {
         sync(&self.0, request).await
     }
+}
+
+/// Makes an unused token for agents that of one machine.
+async fn bind(shared: &Shared, id: u64, node: String) -> Result<(), Status> {
+    check::name("node", &node)?;
+    let ask = move |owner: &mut Owner| {
+        let token = owner.state.book.tokens.get(&id);
+        // Two machines may have come with it at once: the first has it.
+        if token.is_none_or(|token| !token.info.node.is_empty() && token.info.node != node) {
+            return Err(Status::permission_denied(format!(
+                "token {id} belongs to another machine"
+            )));
+        }
+        owner.append(&Record::TokenBound { id, node })?;
+        owner.publish_accounts();
+        Ok(())
+    };
+    shared.handle.ask(ask).await
 }
 
 async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status> {
@@ -148,7 +182,10 @@ fn take_statuses(owner: &mut Owner, node: &str, workers: &[WorkerStatus]) -> Res
             WorkerState::Running if is_new => {
                 owner.append(&Record::Running { job, lease_epoch, node })?;
             }
-            WorkerState::Running | WorkerState::Reserved | WorkerState::Unspecified => {}
+            WorkerState::Reserved => {
+                owner.note_reserved((job, lease_epoch), &node, status.master_port);
+            }
+            WorkerState::Running | WorkerState::Unspecified => {}
             WorkerState::Exited | WorkerState::Refused | WorkerState::Lost => {
                 let was_told = lease.stop.is_some() || !lease.kill.is_empty();
                 let reason = reason(status, was_told);

@@ -1,6 +1,7 @@
 //! Who calls: a user by token, a training process by its job's token.
 
 use shockwave_proto::AUTHORIZATION;
+use shockwave_proto::v1::TokenInfo;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
@@ -44,14 +45,11 @@ pub fn job_token(secret: &str, job: u64) -> String {
     secrets::digest(&format!("{secret}/job-token/{job}"))
 }
 
-/// Finds out who the caller is.
-///
-/// # Errors
-/// `UNAUTHENTICATED`.
-pub fn check_user(shared: &Shared, metadata: &MetadataMap) -> Result<Caller, Status> {
+/// Finds out which token a call carries; `None`: that of the coordinator's own user.
+fn known_token(shared: &Shared, metadata: &MetadataMap) -> Result<Option<TokenInfo>, Status> {
     let token = bearer(metadata)?;
     if secrets::matches(token, &shared.local_token_digest) {
-        return Ok(Caller { user: shared.local_user.clone(), is_admin: true });
+        return Ok(None);
     }
     let tokens = shared.accounts.borrow().clone();
     let Some(known) = tokens.iter().find(|known| secrets::matches(token, &known.digest)) else {
@@ -63,7 +61,48 @@ pub fn check_user(shared: &Shared, metadata: &MetadataMap) -> Result<Caller, Sta
         tracing::warn!(target: "audit", id = info.id, "a call with an expired token was refused");
         return Err(Status::unauthenticated(format!("token {} has expired", info.id)));
     }
-    Ok(Caller { user: info.user.clone(), is_admin: info.is_admin })
+    Ok(Some(info.clone()))
+}
+
+/// Finds out who the caller is.
+///
+/// # Errors
+/// `UNAUTHENTICATED`; `PERMISSION_DENIED` for an agent's token.
+pub fn check_user(shared: &Shared, metadata: &MetadataMap) -> Result<Caller, Status> {
+    match known_token(shared, metadata)? {
+        None => Ok(Caller { user: shared.local_user.clone(), is_admin: true }),
+        Some(info) if info.is_agent => {
+            tracing::warn!(target: "audit", id = info.id, "a user's call with an agent's token");
+            Err(Status::permission_denied("this token carries an agent, not a user"))
+        }
+        Some(info) => Ok(Caller { user: info.user, is_admin: info.is_admin }),
+    }
+}
+
+/// Checks that the caller may speak for a machine. The token to bind to it, where the call carries
+/// one for agents that no machine has used yet.
+///
+/// # Errors
+/// `UNAUTHENTICATED`, `PERMISSION_DENIED`.
+pub fn check_agent(
+    shared: &Shared,
+    metadata: &MetadataMap,
+    node: &str,
+) -> Result<Option<u64>, Status> {
+    let denied = |sentence: String| {
+        tracing::warn!(target: "audit", node, "an agent's call was refused: {sentence}");
+        Err(Status::permission_denied(sentence))
+    };
+    match known_token(shared, metadata)? {
+        None => Ok(None),
+        Some(info) if info.is_admin => Ok(None),
+        Some(info) if !info.is_agent => {
+            denied("this needs a token for agents (`shockwave token create NAME --agent`)".into())
+        }
+        Some(info) if info.node.is_empty() => Ok(Some(info.id)),
+        Some(info) if info.node == node => Ok(None),
+        Some(info) => denied(format!("token {} belongs to machine {}", info.id, info.node)),
+    }
 }
 
 /// Finds out who the caller is, who must be an administrator.

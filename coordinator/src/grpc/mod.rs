@@ -17,7 +17,7 @@ use shockwave_proto::v1::client_server::ClientServer;
 use shockwave_proto::v1::worker_server::WorkerServer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tonic::transport::Server;
+use tonic::transport::{Server, ServerTlsConfig};
 
 use crate::service::Shared;
 
@@ -65,6 +65,7 @@ pub async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
     limits: &Limits,
+    tls: Option<ServerTlsConfig>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), tonic::transport::Error> {
     let worker = WorkerServer::new(worker::WorkerService::new(Arc::clone(&shared)))
@@ -79,7 +80,11 @@ pub async fn serve(
     let agent = AgentServer::new(agent::AgentService::new(shared))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(limits.reply_bytes_max);
-    Server::builder()
+    let server = match tls {
+        Some(tls) => Server::builder().tls_config(tls)?,
+        None => Server::builder(),
+    };
+    server
         .concurrency_limit_per_connection(limits.calls_per_connection)
         .max_concurrent_streams(limits.streams_per_connection)
         .timeout(limits.call_timeout)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
-use super::ServeError;
+use super::{Options, ServeError};
 use crate::files::{FileError, make_folder, read_json, write_json};
 use crate::secrets;
 
@@ -19,6 +19,12 @@ pub struct AddressFile {
     pub coordinator: String,
     /// Token of the coordinator's own user, who may do everything.
     pub token: String,
+    /// Where it listens: the next one on this state takes the same port.
+    #[serde(default)]
+    pub listen: Option<SocketAddr>,
+    /// Authority that signed its certificate, PEM; none: plain text.
+    #[serde(default)]
+    pub authority: Option<PathBuf>,
     /// Folder of its state.
     pub state: PathBuf,
     /// Its process.
@@ -55,13 +61,19 @@ pub(super) fn user_name() -> String {
 }
 
 impl AddressFile {
-    pub(super) fn new(listen: SocketAddr, state: &Path, secret: &str) -> Self {
+    pub(super) fn new(options: &Options, listen: SocketAddr, secret: &str) -> Self {
+        let scheme = if options.tls.is_some() { "https" } else { "http" };
+        let state = &options.state_dir;
+        let host = options.advertise.clone().unwrap_or_else(|| listen.to_string());
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         Self {
             version: 1,
-            coordinator: format!("http://{listen}"),
+            coordinator: format!("{scheme}://{host}"),
+            listen: Some(listen),
+            authority: options.tls.as_ref().map(|tls| absolute(&tls.authority)),
             // The same after a restart: commands that wait go on.
             token: secrets::digest(&format!("{secret}/local-token")),
-            state: std::path::absolute(state).unwrap_or_else(|_| state.to_owned()),
+            state: absolute(state),
             pid: std::process::id(),
         }
     }
@@ -123,7 +135,7 @@ pub fn find(coordinator: Option<&str>) -> Result<Option<AddressFile>, FileError>
 pub(super) async fn bind(listen: SocketAddr, state: &Path) -> Result<TcpListener, ServeError> {
     if listen.port() == 0
         && let Ok(Some(before)) = read_json::<AddressFile>(&state.join(FILE))
-        && let Ok(address) = before.coordinator.trim_start_matches("http://").parse::<SocketAddr>()
+        && let Some(address) = before.listen
         && address.ip() == listen.ip()
         && let Ok(listener) = TcpListener::bind(address).await
     {

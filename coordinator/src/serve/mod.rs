@@ -12,6 +12,7 @@ use std::sync::Arc;
 use shockwave_proto::v1::Device;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tonic::transport::ServerTlsConfig;
 
 pub use address::{AddressFile, default_state_dir, find, user_dir};
 
@@ -21,17 +22,23 @@ use crate::grpc::agent::Embedded;
 use crate::grpc::{self, Limits};
 use crate::secrets;
 use crate::service::Shared;
-use crate::service::owner::{self, Clock, Handle, Parts, StoreFailure};
+use crate::service::clock::Clock;
+use crate::service::owner::{self, Handle, Parts, StoreFailure};
 use crate::service::record::Record;
 use crate::service::recover::{RecoverError, recover};
 use crate::service::settings::{Configuration, ConfigurationError};
 use crate::store::{Store, StoreError};
+use crate::tls::ServerFiles;
 
 /// What a coordinator is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where it listens; port 0 takes the one it had before, else any that is free.
     pub listen: SocketAddr,
+    /// `HOST:PORT` that other machines are told; the address it listens on when nothing is said.
+    pub advertise: Option<String>,
+    /// Its certificates; none: plain text, on loopback only.
+    pub tls: Option<ServerFiles>,
     /// Where the web page and the metrics are, if anywhere; loopback only.
     pub web: Option<SocketAddr>,
     /// Folder of its state.
@@ -76,12 +83,16 @@ pub enum ServeError {
     /// Plain text beyond this machine.
     #[error(
         "{address} can be reached from other machines, and without TLS everybody there could read \
-         and change what is sent; listen on 127.0.0.1"
+         and change what is sent; listen on 127.0.0.1, or make certificates with `shockwave \
+         certificate DIR`"
     )]
     PlainText {
         /// The address.
         address: SocketAddr,
     },
+    /// The certificates.
+    #[error("TLS: {0}")]
+    Tls(FileError),
     /// The server.
     #[error("the server ended: {0}")]
     Server(#[from] tonic::transport::Error),
@@ -117,22 +128,12 @@ pub struct Running {
 /// # Errors
 /// One sentence with what to do; nothing has been changed then.
 pub async fn start(options: Options) -> Result<Running, ServeError> {
-    let open = std::iter::once(options.listen).chain(options.web);
-    if let Some(address) = open.into_iter().find(|address| !address.ip().is_loopback()) {
-        return Err(ServeError::PlainText { address });
-    }
+    refuse_plain_text(&options)?;
     options.configuration.engine()?;
+    let tls = options.tls.as_ref().map(ServerFiles::config).transpose().map_err(ServeError::Tls)?;
+    let secured = (options.limits.clone(), tls);
     let (store, writer) = Store::open(&options.state_dir)?;
-    let listener = address::bind(options.listen, &options.state_dir).await?;
-    let listen = listener.local_addr();
-    let listen = listen.map_err(|source| ServeError::Listen { address: options.listen, source })?;
-    let web = match options.web {
-        Some(address) => {
-            let bound = TcpListener::bind(address).await;
-            Some(bound.map_err(|source| ServeError::Listen { address, source })?)
-        }
-        None => None,
-    };
+    let (listener, listen, web) = listen(&options).await?;
     let info = store.info.clone();
     let reader = store.reader()?;
     let state = recover(&info, &reader, &options.configuration, &info.secret)?;
@@ -157,7 +158,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     // Refused where the owner has ended with the reason, or the disk is full.
     let refused = |status: tonic::Status| StoreError::Refused(status.message().to_owned());
     let accounts = started.await.map_err(refused)?;
-    let address = AddressFile::new(listen, &options.state_dir, &info.secret);
+    let address = AddressFile::new(&options, listen, &info.secret);
     let shared = Arc::new(Shared {
         handle: handle.clone(),
         secret: info.secret.clone(),
@@ -167,9 +168,9 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         jobs_dir: options.state_dir.join("jobs"),
         address: address.coordinator.clone(),
         accounts,
+        agents_show_certificates: options.tls.as_ref().is_some_and(|tls| tls.agents.is_some()),
     });
-    let server =
-        tokio::spawn(serve(listener, Arc::clone(&shared), options.limits.clone(), stopped.clone()));
+    let server = tokio::spawn(serve(listener, Arc::clone(&shared), secured, stopped.clone()));
     let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(listener) = web {
         tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), stopped.clone()));
@@ -191,13 +192,35 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     })
 }
 
+fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
+    let grpc = Some(options.listen).filter(|_| options.tls.is_none());
+    match grpc.into_iter().chain(options.web).find(|address| !address.ip().is_loopback()) {
+        Some(address) => Err(ServeError::PlainText { address }),
+        None => Ok(()),
+    }
+}
+
+/// The coordinator's socket, its address, and the web page's socket.
+async fn listen(
+    options: &Options,
+) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
+    let failed = |address| move |source| ServeError::Listen { address, source };
+    let listener = address::bind(options.listen, &options.state_dir).await?;
+    let bound = listener.local_addr().map_err(failed(options.listen))?;
+    let web = match options.web {
+        Some(address) => Some(TcpListener::bind(address).await.map_err(failed(address))?),
+        None => None,
+    };
+    Ok((listener, bound, web))
+}
+
 async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
-    limits: Limits,
+    (limits, tls): (Limits, Option<ServerTlsConfig>),
     stop: watch::Receiver<bool>,
 ) -> Result<(), tonic::transport::Error> {
-    grpc::serve(listener, shared, &limits, stop).await
+    grpc::serve(listener, shared, &limits, tls, stop).await
 }
 
 fn embedded_agent(
@@ -216,6 +239,8 @@ fn embedded_agent(
         jobs_dir: shared.jobs_dir.clone(),
         program: options.program.clone(),
         address: "127.0.0.1".into(),
+        authority: options.tls.as_ref().map(|tls| tls.authority.clone()),
+        until: None,
     };
     let agent = Agent::new(config, Arc::new(Embedded(Arc::clone(shared))))?;
     Ok(Some(tokio::spawn(agent.run(stop))))

@@ -84,19 +84,10 @@ impl State {
             | Record::UserSet { .. }
             | Record::TokenAdded { .. }
             | Record::TokenRevoked { .. }
+            | Record::TokenBound { .. }
             | Record::Drained { .. } => self.governed(stamp, record, &mut effects),
             Record::Joined { .. } => self.joined(stamp, record, &mut effects),
-            Record::Lost { node, why } => {
-                if let Some(known) = self.book.nodes.get_mut(node) {
-                    known.lost = true;
-                }
-                let event = Event::NodeLost {
-                    node: NodeId(node.clone()),
-                    why: why.clone(),
-                    processes_gone: false,
-                };
-                self.feed(stamp, event, &mut effects);
-            }
+            Record::Lost { node, why } => self.lost(stamp, node, why, &mut effects),
             Record::Running { job, lease_epoch, node } => {
                 self.running(stamp, (*job, *lease_epoch), node, &mut effects);
             }
@@ -265,6 +256,15 @@ impl State {
             until_s: *until_s,
         };
         self.feed(stamp, Event::NodeJoined { node: info, keeps }, effects);
+    }
+
+    fn lost(&mut self, stamp: Stamp, node: &str, why: &str, effects: &mut Effects) {
+        if let Some(known) = self.book.nodes.get_mut(node) {
+            known.lost = true;
+        }
+        let node = NodeId(node.to_owned());
+        let event = Event::NodeLost { node, why: why.to_owned(), processes_gone: false };
+        self.feed(stamp, event, effects);
     }
 
     /// A machine has let go of a lease.

@@ -201,6 +201,7 @@ impl Job {
         Self {
             id,
             has_sdk: request.declaration.is_some(),
+            held: request.held,
             request,
             user,
             submitted_s: now_s,
@@ -219,7 +220,6 @@ impl Job {
             finished: None,
             exit_code: None,
             note: String::new(),
-            held: false,
             changed: 0,
         }
     }

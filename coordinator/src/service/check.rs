@@ -16,6 +16,8 @@ const NAME_BYTES_MAX: usize = 128;
 const TEXT_BYTES_MAX: usize = 4096;
 /// Most metrics in one event.
 const METRICS_MAX: usize = 256;
+/// Most jobs that one job waits for.
+const AFTER_MAX: usize = 64;
 /// Most devices of a gang.
 const GPUS_MAX: u32 = 65_536;
 
@@ -82,6 +84,11 @@ pub fn request(request: &v1::JobRequest) -> Result<(), Status> {
     }
     number("weight", request.weight, 1e6)?;
     number("grace_s", request.grace_s, 3600.0)?;
+    number("time_limit_s", request.time_limit_s, 1e9)?;
+    name("device_kind", &request.device_kind)?;
+    if request.after.len() > AFTER_MAX {
+        return Err(invalid("after", format!("{} jobs", request.after.len()), "at most 64 jobs"));
+    }
     if request.retries > 1000 {
         return Err(invalid("retries", request.retries, "at most 1000"));
     }

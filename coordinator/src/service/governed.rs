@@ -46,6 +46,11 @@ impl State {
                     token.info.revoked_unix_s.get_or_insert(stamp.unix_s);
                 }
             }
+            Record::TokenBound { id, node } => {
+                if let Some(token) = self.book.tokens.get_mut(id) {
+                    token.info.node.clone_from(node);
+                }
+            }
             Record::Drained { node, drained, why } => {
                 if let Some(node) = self.book.nodes.get_mut(node) {
                     node.drained = *drained;

@@ -5,8 +5,10 @@
 
 pub mod actions;
 pub mod apply;
+mod bell;
 pub mod book;
 pub mod check;
+pub mod clock;
 mod governed;
 pub mod owner;
 mod planner;
@@ -17,6 +19,7 @@ mod reported;
 pub mod settings;
 pub mod translate;
 pub mod view;
+mod vigil;
 pub mod wanted;
 
 use std::path::PathBuf;
@@ -45,6 +48,8 @@ pub struct Shared {
     pub jobs_dir: PathBuf,
     /// Address that workers are given.
     pub address: String,
+    /// Whether agents must show a certificate.
+    pub agents_show_certificates: bool,
     /// Tokens that are good, as of the last durable change.
     pub accounts: tokio::sync::watch::Receiver<Arc<Vec<book::Token>>>,
 }

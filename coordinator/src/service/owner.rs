@@ -11,7 +11,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tonic::Status;
 
 use super::apply::{Effects, Stamp, State};
+use super::bell::Bell;
 use super::book::Token;
+use super::clock::Clock;
 use super::record::Record;
 use crate::store::{NewRecord, QUEUE_RECORDS, StoreInfo, Writer, WriterState, unix_now_s};
 
@@ -54,26 +56,6 @@ impl Handle {
     }
 }
 
-/// Wakes whoever waits for a change of one job or machine.
-#[derive(Debug)]
-struct Bell<K>(BTreeMap<K, watch::Sender<u64>>);
-
-impl<K: Ord + Clone> Bell<K> {
-    fn listen(&mut self, key: &K) -> watch::Receiver<u64> {
-        self.0.entry(key.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
-    }
-
-    fn ring(&mut self, key: &K) {
-        if let Some(bell) = self.0.get(key) {
-            if bell.receiver_count() == 0 {
-                self.0.remove(key);
-            } else {
-                bell.send_modify(|count| *count += 1);
-            }
-        }
-    }
-}
-
 /// The owner of the state.
 pub struct Owner {
     /// What the log adds up to.
@@ -86,6 +68,9 @@ pub struct Owner {
     pub followers: BTreeMap<u64, u32>,
     /// What each machine is to have has changed this often.
     pub generations: BTreeMap<String, u64>,
+    /// Machines that keep devices for a gang that spans several, with the rendezvous port of each;
+    /// by job and lease epoch. Agents say it again after a restart.
+    pub reserved: BTreeMap<(u64, u64), BTreeMap<String, u32>>,
     clock: Clock,
     writer: Writer,
     durable: u64,
@@ -99,29 +84,6 @@ pub struct Owner {
     planning: Option<u64>,
     tick_after: Instant,
     snapshot: u64,
-}
-
-/// The coordinator's clock: seconds since the store was made, never backwards, deaf to changes of
-/// the time of day while it runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    base_s: f64,
-    since: Instant,
-}
-
-impl Clock {
-    /// A clock that goes on from the last record, by the time of day that has passed since then.
-    #[must_use]
-    pub fn new(store: &StoreInfo) -> Self {
-        let by_day_s = unix_now_s() - store.made_unix_s;
-        Self { base_s: by_day_s.max(store.last_now_s), since: Instant::now() }
-    }
-
-    /// Now, seconds.
-    #[must_use]
-    pub fn now_s(&self) -> f64 {
-        self.base_s + self.since.elapsed().as_secs_f64()
-    }
 }
 
 /// What the owner is started with.
@@ -157,12 +119,13 @@ pub fn start(
         heard: BTreeMap::new(),
         followers: BTreeMap::new(),
         generations: BTreeMap::new(),
+        reserved: BTreeMap::new(),
         clock: parts.clock,
         writer: parts.writer,
         trouble: None,
         waiting: VecDeque::new(),
-        job_bell: Bell(BTreeMap::new()),
-        node_bell: Bell(BTreeMap::new()),
+        job_bell: Bell::new(),
+        node_bell: Bell::new(),
         log_bell: watch::channel(0).0,
         accounts,
         planner,
@@ -267,7 +230,7 @@ impl Owner {
     }
 
     /// As [`Owner::append`], for the coordinator's own facts: they come again when refused.
-    fn append_own(&mut self, record: &Record) -> bool {
+    pub(super) fn append_own(&mut self, record: &Record) -> bool {
         let result = self.append(record);
         if let Err(status) = &result {
             tracing::debug!(%status, "a fact must wait");
@@ -369,55 +332,6 @@ impl Owner {
         if !self.append_own(&Record::Tick) {
             self.tick_after = Instant::now() + Duration::from_secs(1);
         }
-    }
-
-    fn find_lost_nodes(&mut self) {
-        let late = super::LOST_AFTER;
-        let up = self.state.book.nodes.iter().filter(|(_, node)| !node.lost);
-        let lost: Vec<_> = up
-            .map(|(name, _)| name.clone())
-            .filter(|name| self.heard.get(name).is_none_or(|heard| heard.elapsed() > late))
-            .collect();
-        for node in lost {
-            // After a start nobody has been heard yet: everybody gets the whole time.
-            if let std::collections::btree_map::Entry::Vacant(entry) =
-                self.heard.entry(node.clone())
-            {
-                entry.insert(Instant::now());
-                continue;
-            }
-            let why = format!("its agent was not heard for {} s", late.as_secs());
-            tracing::warn!(node, why, "a machine is lost");
-            let _ = self.append_own(&Record::Lost { node, why });
-        }
-    }
-
-    /// A plain command cannot renew its lease: its machines' agents speak for it.
-    fn renew_for_commands(&mut self) {
-        let ttl_s = self.state.configuration.engine.ttl_s;
-        let now_s = self.clock.now_s();
-        let engine = &self.state.engine;
-        let due =
-            engine.leases().filter(|lease| lease.live && lease.expires_s - now_s < ttl_s * 0.67);
-        let due: Vec<(u64, u64)> = due
-            .map(|lease| (lease.job.0, lease.lease_epoch))
-            .filter(|key| self.runs_as_command(*key))
-            .collect();
-        for (job, lease_epoch) in due {
-            let _ = self.append_own(&Record::Renewed { job, lease_epoch, position: None });
-        }
-    }
-
-    /// Whether a lease belongs to a plain command that runs on machines which are heard.
-    fn runs_as_command(&self, key: (u64, u64)) -> bool {
-        let book = &self.state.book;
-        let (Some(lease), Some(job)) = (book.leases.get(&key), book.jobs.get(&key.0)) else {
-            return false;
-        };
-        let heard = |node: &str| {
-            self.heard.get(node).is_some_and(|heard| heard.elapsed() < super::LOST_AFTER)
-        };
-        !job.has_sdk && lease.is_whole() && lease.holders().all(heard)
     }
 
     /// Hands the open question to the planner, once.

@@ -99,6 +99,13 @@ pub enum Record {
         /// Its number.
         id: u64,
     },
+    /// A machine has joined with a token for agents: from then on it is that machine's.
+    TokenBound {
+        /// Its number.
+        id: u64,
+        /// The machine.
+        node: String,
+    },
     /// A machine was drained, or that was ended.
     Drained {
         /// The machine.
@@ -209,6 +216,7 @@ impl Record {
             | Self::UserSet { .. }
             | Self::TokenAdded { .. }
             | Self::TokenRevoked { .. }
+            | Self::TokenBound { .. }
             | Self::Drained { .. }
             | Self::Joined { .. }
             | Self::Lost { .. }

@@ -32,6 +32,7 @@ pub fn submission(id: u64, user: &str, request: &v1::JobRequest, now_s: f64) -> 
     let terms = engine::Terms {
         grace_s: (request.grace_s > 0.0).then_some(request.grace_s),
         retries: Some(request.retries),
+        time_limit_s: (request.time_limit_s > 0.0).then_some(request.time_limit_s),
         exit_zero_finishes: declared.is_none(),
         // A plain command cannot yield: what it has done would be lost. One that turns out to speak
         // the SDK's protocol is treated as such from then on.
@@ -41,15 +42,17 @@ pub fn submission(id: u64, user: &str, request: &v1::JobRequest, now_s: f64) -> 
     let demand = engine::Demand {
         // One process cannot reach devices of two machines.
         one_node: request.workers.max(1) == 1 && request.gpus > 1,
-        ..engine::Demand::default()
+        kind: (!request.device_kind.is_empty()).then(|| request.device_kind.clone()),
+        memory_bytes: request.device_memory_bytes,
+        node: None,
     };
     engine::Submission {
         spec,
         user: user.to_owned(),
         demand,
         terms,
-        after: Vec::new(),
-        held: false,
+        after: request.after.iter().map(|id| JobId(*id)).collect(),
+        held: request.held,
     }
 }
 

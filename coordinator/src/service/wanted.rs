@@ -51,11 +51,11 @@ impl Owner {
             world_size: job.request.workers.max(1),
             group_rank: index as u32,
             master_addr: chief.map_or_else(|| "127.0.0.1".into(), |node| node.address.clone()),
-            master_port: 0,
+            master_port: self.rendezvous_port(lease).unwrap_or(0),
             ttl_ms,
             checkpoint_dir: job.request.checkpoint_dir.clone(),
             log_bytes_max: self.state.configuration.log_bytes_max,
-            go: true,
+            go: self.may_go(lease),
             stop: self.stop_order(lease, &part.node.0),
             grace_ms: to_ms(job.grace_s(settings)),
         }
@@ -77,6 +77,39 @@ impl Owner {
         set(env::GRACE_MS, to_ms(job.grace_s(settings)).to_string());
         set(env::JOB_TOKEN, job_token(&self.state.secret, lease.job));
         variables
+    }
+
+    /// Whether a lease's processes may start: a gang on several machines does so once each of them
+    /// keeps its devices, so that no part runs without the rest.
+    fn may_go(&self, lease: &Lease) -> bool {
+        let parts = &lease.placement.parts;
+        let kept = self.reserved.get(&(lease.job, lease.epoch));
+        let is_kept = |node: &str| {
+            lease.running.contains(node) || kept.is_some_and(|kept| kept.contains_key(node))
+        };
+        parts.len() == 1 || parts.iter().all(|part| is_kept(&part.node.0))
+    }
+
+    /// The port at which a gang on several machines meets.
+    fn rendezvous_port(&self, lease: &Lease) -> Option<u32> {
+        let chief = &lease.placement.parts.first()?.node.0;
+        self.reserved.get(&(lease.job, lease.epoch))?.get(chief).copied()
+    }
+
+    /// Notes that a machine keeps its part of a gang; the others hear of it when all do.
+    pub fn note_reserved(&mut self, key: (u64, u64), node: &str, master_port: u32) {
+        let Some(lease) = self.state.book.leases.get(&key) else { return };
+        if lease.placement.parts.len() == 1 {
+            return;
+        }
+        let holders: Vec<String> = lease.holders().map(str::to_owned).collect();
+        let kept = self.reserved.entry(key).or_default();
+        if kept.insert(node.to_owned(), master_port) == Some(master_port) {
+            return;
+        }
+        let leases = &self.state.book.leases;
+        self.reserved.retain(|key, _| leases.contains_key(key));
+        holders.iter().for_each(|node| self.tell_node(node));
     }
 
     /// How a lease's processes are to end on a machine, once they are to.

@@ -45,6 +45,8 @@ pub fn quick() -> Configuration {
 pub fn options(folder: &Path, slots: u32) -> Options {
     Options {
         listen: ([127, 0, 0, 1], 0).into(),
+        advertise: None,
+        tls: None,
         web: Some(([127, 0, 0, 1], 0).into()),
         state_dir: folder.to_owned(),
         node: "here".into(),

@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Action, Event, Planning, Refusal, Settings, SettingsError, clock::Step, state::State,
-};
+use super::{Action, Event, Planning, Refusal, Settings, SettingsError, clock::Step, state::State};
 use crate::{
     policies::Policy,
     predictor::Predictor,

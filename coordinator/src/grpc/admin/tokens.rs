@@ -23,6 +23,10 @@ pub(super) async fn create(
         let sentence = format!("lifetime_s is {got}, expected 0 to {LIFETIME_MAX_S}");
         return Err(Status::invalid_argument(sentence));
     }
+    if request.is_admin && request.is_agent {
+        let sentence = "is_admin and is_agent are both set, expected one of them";
+        return Err(Status::invalid_argument(sentence));
+    }
     let secret = format!("swt_{}", secrets::random_hex(32));
     let digest = secrets::digest(&secret);
     let ask = move |owner: &mut Owner| {
@@ -36,6 +40,8 @@ pub(super) async fn create(
             expires_unix_s: expires,
             revoked_unix_s: None,
             note: request.note,
+            is_agent: request.is_agent,
+            node: String::new(),
         };
         owner.append(&Record::TokenAdded { token: token.clone(), digest })?;
         owner.publish_accounts();

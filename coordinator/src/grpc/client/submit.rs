@@ -36,6 +36,11 @@ pub(super) async fn submit(
             }
             return Ok(SubmitReply { job: Some(view::job(owner, known)), created: false });
         }
+        for after in &job.after {
+            super::job(owner, *after).map_err(|_| {
+                Status::invalid_argument(format!("after names job {after}, which does not exist"))
+            })?;
+        }
         let active = owner.state.book.active().count() as u64;
         let jobs_max = owner.state.configuration.jobs_max;
         if active >= jobs_max {

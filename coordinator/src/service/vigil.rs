@@ -1,0 +1,58 @@
+//! What the owner looks after by the second: machines that fall silent, plain commands that cannot
+//! speak for themselves.
+
+use std::time::Instant;
+
+use super::LOST_AFTER;
+use super::owner::Owner;
+use super::record::Record;
+
+impl Owner {
+    pub(super) fn find_lost_nodes(&mut self) {
+        let late = LOST_AFTER;
+        let up = self.state.book.nodes.iter().filter(|(_, node)| !node.lost);
+        let lost: Vec<_> = up
+            .map(|(name, _)| name.clone())
+            .filter(|name| self.heard.get(name).is_none_or(|heard| heard.elapsed() > late))
+            .collect();
+        for node in lost {
+            // After a start nobody has been heard yet: everybody gets the whole time.
+            if let std::collections::btree_map::Entry::Vacant(entry) =
+                self.heard.entry(node.clone())
+            {
+                entry.insert(Instant::now());
+                continue;
+            }
+            let why = format!("its agent was not heard for {} s", late.as_secs());
+            tracing::warn!(node, why, "a machine is lost");
+            let _ = self.append_own(&Record::Lost { node, why });
+        }
+    }
+
+    /// A plain command cannot renew its lease: its machines' agents speak for it.
+    pub(super) fn renew_for_commands(&mut self) {
+        let ttl_s = self.state.configuration.engine.ttl_s;
+        let now_s = self.now_s();
+        let engine = &self.state.engine;
+        let due =
+            engine.leases().filter(|lease| lease.live && lease.expires_s - now_s < ttl_s * 0.67);
+        let due: Vec<(u64, u64)> = due
+            .map(|lease| (lease.job.0, lease.lease_epoch))
+            .filter(|key| self.runs_as_command(*key))
+            .collect();
+        for (job, lease_epoch) in due {
+            let _ = self.append_own(&Record::Renewed { job, lease_epoch, position: None });
+        }
+    }
+
+    /// Whether a lease belongs to a plain command that runs on machines which are heard.
+    fn runs_as_command(&self, key: (u64, u64)) -> bool {
+        let book = &self.state.book;
+        let (Some(lease), Some(job)) = (book.leases.get(&key), book.jobs.get(&key.0)) else {
+            return false;
+        };
+        let heard =
+            |node: &str| self.heard.get(node).is_some_and(|heard| heard.elapsed() < LOST_AFTER);
+        !job.has_sdk && lease.is_whole() && lease.holders().all(heard)
+    }
+}
