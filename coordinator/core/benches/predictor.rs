@@ -8,8 +8,8 @@
 
 mod panel;
 
-use std::path::{Path, PathBuf};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use panel::{BINS, Panel, Score};
 use plotters::prelude::*;
@@ -112,7 +112,9 @@ fn draw(curves: &[(String, Vec<Score>)]) {
     let area = SVGBackend::new(&path, (1140, 1000)).into_drawing_area();
     area.fill(&WHITE).unwrap();
     let colours = [BLUE, GREEN, MAGENTA, RED, BLACK];
-    for (panel, (trace, scores)) in area.split_evenly((curves.len().div_ceil(2), 2)).iter().zip(curves) {
+    for (panel, (trace, scores)) in
+        area.split_evenly((curves.len().div_ceil(2), 2)).iter().zip(curves)
+    {
         let most = scores.iter().flat_map(|s| s.by_progress).fold(1.0, f64::max);
         let mut chart = ChartBuilder::on(panel)
             .margin(8)

@@ -151,7 +151,8 @@ impl Panel {
                 continue;
             }
             jobs += 1;
-            let truth = by_batch(progress.regimes.iter().map(|r: &RegimeRecord| (r.batch, r.epochs)));
+            let truth =
+                by_batch(progress.regimes.iter().map(|r: &RegimeRecord| (r.batch, r.epochs)));
             for one in &said {
                 let error = (one.total_s / progress.attained_s - 1.0).abs();
                 run_time += error / said.len() as f64;

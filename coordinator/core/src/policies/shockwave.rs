@@ -119,3 +119,87 @@ fn appraisal(plan: &Plan) -> Option<Appraisal> {
         prices: vec![plan.price; plan.schedule.rounds()],
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::{PolicyError, with_samples};
+    use super::*;
+    use crate::predictor::{Forecast, RegimeForecast, RunTime};
+
+    /// A job of one GPU that may end after one round or need ten, and is expected to need five.
+    fn job(id: u64, samples: Vec<f64>) -> JobView {
+        let regime = |epoch_s: f64| vec![RegimeForecast { batch: 8, epochs: 1.0, epoch_s }];
+        JobView {
+            id: JobId(id),
+            gpus: 1,
+            weight: 1.0,
+            arrival_s: 0.0,
+            running: false,
+            epochs_total: 1.0,
+            epochs_done: 0.0,
+            attained_s: 0.0,
+            steps_left: 1.0,
+            steps_per_s: 1.0,
+            restart_s: 0.0,
+            forecast: Forecast {
+                regimes: regime(600.0),
+                left_s: 600.0,
+                left_sd_s: 500.0,
+                left_upper_s: 1200.0,
+                total_s: 600.0,
+                left: RunTime::Exact(600.0),
+            },
+            samples: samples.into_iter().map(regime).collect(),
+            contention_max: 2.0,
+            contention_mean: 2.0,
+        }
+    }
+
+    fn view(jobs: Vec<JobView>) -> ClusterView {
+        ClusterView { now_s: 60.0, round_s: 120.0, round: 3, gpus: 1, jobs }
+    }
+
+    fn appraisal_of(jobs: Vec<JobView>) -> Appraisal {
+        let Decision::Plan(plan) = Shockwave::default().decide(&view(jobs)) else { panic!() };
+        plan.appraisal.unwrap()
+    }
+
+    #[test]
+    fn plans_carry_their_certificate() {
+        let appraisal = appraisal_of(vec![job(1, vec![]), job(2, vec![])]);
+        assert!(appraisal.upper_bound >= appraisal.objective && appraisal.gap >= 0.0);
+        assert_eq!(appraisal.prices.len(), 30);
+    }
+
+    #[test]
+    fn samples_change_the_utility_and_one_sample_of_the_mean_does_not() {
+        let plain = appraisal_of(vec![job(1, vec![]), job(2, vec![])]);
+        assert_eq!(appraisal_of(vec![job(1, vec![600.0]), job(2, vec![600.0])]), plain);
+        let spread = vec![120.0, 1080.0];
+        let sampled = appraisal_of(vec![job(1, spread.clone()), job(2, spread)]);
+        assert_ne!(sampled.objective, plain.objective);
+    }
+
+    #[test]
+    fn only_this_policy_takes_samples() {
+        assert_eq!(with_samples("shockwave", 16).unwrap().samples(), 16);
+        assert_eq!(with_samples("fifo", 1).unwrap().samples(), 1);
+        for (name, samples) in [("fifo", 2), ("shockwave", 0), ("shockwave", 1_000_000)] {
+            let error = with_samples(name, samples).err().unwrap();
+            assert_eq!(error, PolicyError::Samples { name: name.into(), got: samples });
+        }
+        let error = with_samples("shock", 1).err().unwrap().to_string();
+        assert!(error.contains("\"shock\"") && error.contains("list-rule"), "{error}");
+    }
+
+    #[test]
+    fn what_it_remembers_of_arrivals_survives_a_restart() {
+        let mut old = Shockwave::default();
+        let _ = old.decide(&view(vec![job(1, vec![]), job(2, vec![])]));
+        let mut new = Shockwave::default();
+        new.recall(&old.memory()).unwrap();
+        assert_eq!(new, old);
+        assert!(new.recall("no memory").is_err());
+    }
+}
