@@ -23,11 +23,14 @@ pub struct Precedence {
 
 impl Default for Precedence {
     fn default() -> Self {
-        Self { promise_rounds: 8.0, lane_rounds: 8.0, stay: 1.3 }
+        Self::DEFAULT
     }
 }
 
 impl Precedence {
+    /// What serves every workload (`docs/decisions/0011-order-within-the-window.md`).
+    pub const DEFAULT: Self = Self { promise_rounds: 8.0, lane_rounds: 8.0, stay: 1.3 };
+
     /// A job's class (smaller is earlier) and its place within it.
     fn rank(&self, program: &Program, rounds: usize, job: usize, makespan_s: f64) -> (u8, f64) {
         let item = &program.items[job];
