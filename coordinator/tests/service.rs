@@ -13,7 +13,9 @@ async fn a_plain_command_runs_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(folder.path(), 1).await;
     let job = coordinator.submit(shell("echo out; echo err >&2; echo slot $SHOCKWAVE_SLOT")).await;
-    assert_eq!((job.id, job.state()), (1, JobState::Queued));
+    assert_eq!(job.id, 1);
+    // Its machine may have joined by now, or not.
+    assert!(matches!(job.state(), JobState::Queued | JobState::Starting), "{:?}", job.state());
     let text = coordinator.logs(1).await;
     assert_eq!(text, "out\nerr\nslot 0\n");
     let job = coordinator.until_state(1, JobState::Finished).await;

@@ -53,7 +53,7 @@ fn training_outlives_its_coordinator() {
     );
     let training = Training::new(&folder.path().join("job"), &arguments);
     std::fs::create_dir_all(training.checkpoints()).unwrap();
-    let serve = "--devices cpu:1 --round-s 600 --ttl-s 60";
+    let serve = "--devices cpu:1 --round-s 60 --ttl-s 90";
     let mut coordinator = Coordinator::start(&folder.path().join("serve"), serve).unwrap();
     let id = coordinator.submit("survivor", &training.command()).unwrap();
 

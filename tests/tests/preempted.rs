@@ -24,7 +24,8 @@ fn training(folder: &Path, optimizer: &str) -> Training {
 #[test]
 fn preempted_jobs_end_with_the_bytes_of_an_undisturbed_run() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = "--devices cpu:1 --round-s 2 --grace-s 20 --min-run-s 1";
+    // A policy that hands the slot round, so that there is something to resume from.
+    let arguments = "--devices cpu:1 --round-s 3 --grace-s 20 --min-run-s 1 --policy gandiva-fair";
     let coordinator = Coordinator::start(&folder.path().join("serve"), arguments).unwrap();
     let shared = folder.path().join("shared");
     let jobs: Vec<(Training, u64)> = ["sgd", "adamw"]
@@ -48,9 +49,11 @@ fn preempted_jobs_end_with_the_bytes_of_an_undisturbed_run() {
         let alone = training(&folder.path().join("alone"), optimizer);
         let expected = alone.finish().unwrap();
         assert_eq!(job["checkpoint_sha256"], expected["checkpoint_sha256"], "{}", said());
+        let newest = Path::new(job["checkpoint"]["uri"].as_str().unwrap());
         for file in ["model.safetensors", "training.safetensors"] {
-            let bytes = |job: &Training| newest_checkpoint_file(&job.checkpoints(), file).unwrap();
-            assert!(bytes(shared) == bytes(&alone), "{file} of {optimizer} differs: {}", said());
+            let expected = newest_checkpoint_file(&alone.checkpoints(), file).unwrap();
+            let bytes = std::fs::read(newest.join(file)).unwrap();
+            assert!(bytes == expected, "{file} of {optimizer} differs: {}", said());
         }
         samples::check_once_each(&shared.sample_log(), EPOCHS, SAMPLES).unwrap();
     }

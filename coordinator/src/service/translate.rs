@@ -117,7 +117,7 @@ pub fn note_release(job: &mut Job, lease_epoch: u64, reason: Option<&ReleaseReas
     if lease_epoch != job.lease_epoch {
         return;
     }
-    job.note = match reason {
+    let note = match reason {
         None => "its machine came back without it".into(),
         Some(ReleaseReason::Yielded) => {
             job.exit_code = Some(shockwave_proto::exit::YIELDED);
@@ -138,4 +138,8 @@ pub fn note_release(job: &mut Job, lease_epoch: u64, reason: Option<&ReleaseReas
         Some(ReleaseReason::StartFailed { why }) => why.clone(),
         Some(ReleaseReason::NodeLeaving) => "its machine was taken away".into(),
     };
+    // Why a job ended is said already; how its last process went does not change that.
+    if job.end.is_none() {
+        job.note = note;
+    }
 }

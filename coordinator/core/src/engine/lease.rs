@@ -21,7 +21,7 @@ pub(super) struct Lease {
     pub(super) heard_s: f64,
     /// From the request to yield, or from the expiry, to the kill.
     pub(super) grace_s: f64,
-    /// The policy may take it back from then on.
+    /// The policy may take it back from then on, once it trains.
     pub(super) pinned_until_s: f64,
     /// Nodes whose processes are not known to be gone.
     pub(super) parts: Vec<NodeId>,

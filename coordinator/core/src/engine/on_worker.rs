@@ -28,6 +28,7 @@ impl Engine {
         job.track.start(turn.now_s, epochs_done, job.spec.initial_batch);
         if lease.training_s.is_none() {
             lease.training_s = Some(turn.now_s);
+            lease.pinned_until_s = turn.now_s + job.min_run_s(&self.state.settings);
             lease.lasting_s = turn.now_s;
             let start_s = turn.now_s - lease.granted_s;
             job.measure_start(start_s);
@@ -116,7 +117,10 @@ impl Engine {
         let ttl_s = self.state.settings.ttl_s;
         let current = self.state.jobs.get(&id).map(|job| job.lease_epoch);
         let lease = self.state.leases.get_mut(&id).filter(|lease| {
-            lease.epoch == lease_epoch && current == Some(lease_epoch) && lease.killing.is_none()
+            // A job that was cancelled has its grace like any other that yields.
+            lease.epoch == lease_epoch
+                && current.is_none_or(|current| current == lease_epoch)
+                && lease.killing.is_none()
         });
         let Some(lease) = lease.filter(|lease| !lease.expired) else {
             turn.out.push(Action::RevokeLease { job: id, lease_epoch });

@@ -70,11 +70,13 @@ impl Engine {
         state.mechanism.precedence(state.clock.round + 1, active)
     }
 
-    /// Running jobs that have not had their shortest run yet.
+    /// Running jobs that have not had their shortest run yet. It counts from the first training:
+    /// a lease that is taken back before has cost a start and brought nothing, over and over where
+    /// starts take as long as rounds. A worker that never trains is ended by its lease's time.
     fn pinned(&self, boundary_s: f64) -> Vec<JobId> {
         let leases = self.state.leases.values().filter(|lease| lease.is_live());
         let mut pinned: Vec<(u64, JobId)> = leases
-            .filter(|lease| lease.pinned_until_s > boundary_s)
+            .filter(|lease| lease.training_s.is_none() || lease.pinned_until_s > boundary_s)
             .filter_map(|lease| Some((self.state.jobs.get(&lease.job)?.seq, lease.job)))
             .collect();
         pinned.sort_unstable();

@@ -40,6 +40,21 @@ fn the_least_served_takes_over_at_the_boundary() {
 }
 
 #[test]
+fn a_lease_is_not_taken_back_before_it_has_trained() {
+    let mut world = World::new(&[1]);
+    world.submit(1, 1);
+    world.submit(2, 1);
+    assert_eq!(world.orders(), ["start 1.1 on a0"]);
+    // A start as long as a round.
+    world.train_until(95.0);
+    assert_eq!(world.orders(), [""; 0]);
+    world.started(1, 1);
+    // Its shortest run, 20 s, lies within the second round.
+    world.train_until(190.0);
+    assert_eq!(world.orders(), ["yield 1.1 by 220"]);
+}
+
+#[test]
 fn a_measured_yield_is_asked_for_later() {
     let mut world = World::new(&[1]);
     world.submit(1, 1);
@@ -105,6 +120,7 @@ fn a_job_too_large_does_not_block_others() {
     let standing = world.engine.explain(JobId(1)).unwrap().standing;
     assert_eq!(standing, Standing::TooLarge { gpus: 2 });
     world.join("b", 1, Vec::new());
+    world.started(2, 1);
     world.train_until(95.0);
     assert_eq!(world.orders(), ["yield 2.1 by 120"]);
 }
