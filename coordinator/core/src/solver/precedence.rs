@@ -58,8 +58,8 @@ impl Precedence {
     }
 }
 
-/// A schedule whose first round is filled in `order` and whose others hold what is left of
-/// `counts`, with few restarts.
+/// A schedule whose first round is filled in `order`. Its other rounds hold what is left of
+/// `counts`: in `order` as well when that leaves none out, otherwise with few restarts.
 pub(super) fn schedule_in_order(
     program: &Program,
     counts: &[usize],
@@ -67,29 +67,57 @@ pub(super) fn schedule_in_order(
     pack: impl Fn(&Program, &[usize]) -> Schedule,
 ) -> Schedule {
     let mut schedule = Schedule::empty(counts.len(), program.rounds);
-    let mut free = u64::from(program.gpus);
-    for &job in order {
-        let gang = u64::from(program.items[job].gpus);
-        if gang <= free && program.items[job].rounds_max > 0 {
-            free -= gang;
-            schedule.set(job, 0);
+    fill_round(program, order, &mut schedule, 0, |job| program.items[job].rounds_max > 0);
+    let mut left: Vec<usize> = (0..counts.len())
+        .map(|job| counts[job].saturating_sub(usize::from(schedule.runs(job, 0))))
+        .collect();
+    let mut in_turn = schedule.clone();
+    let mut waiting = left.clone();
+    for round in 1..program.rounds {
+        let filled = |job: usize| waiting[job] > 0;
+        for job in fill_round(program, order, &mut in_turn, round, filled) {
+            waiting[job] -= 1;
         }
     }
-    let mut rest = Program { rounds: program.rounds - 1, values: vec![], ..program.clone() };
-    let mut left = Vec::with_capacity(counts.len());
-    for (job, item) in rest.items.iter_mut().enumerate() {
-        item.running = schedule.runs(job, 0);
-        left.push(counts[job].saturating_sub(usize::from(item.running)).min(rest.rounds));
-    }
-    let packed = pack(&rest, &left);
-    for job in 0..counts.len() {
-        for round in packed.rounds_of(job) {
-            schedule.set(job, round + 1);
+    if waiting.iter().all(|&rounds| rounds == 0) {
+        schedule = in_turn;
+    } else {
+        let mut rest = Program { rounds: program.rounds - 1, values: vec![], ..program.clone() };
+        for (job, item) in rest.items.iter_mut().enumerate() {
+            item.running = schedule.runs(job, 0);
+            left[job] = left[job].min(rest.rounds);
+        }
+        let packed = pack(&rest, &left);
+        for job in 0..counts.len() {
+            for round in packed.rounds_of(job) {
+                schedule.set(job, round + 1);
+            }
         }
     }
     let mut counts = schedule.counts();
     fill::fill(program, &Sides::default(), &mut schedule, &mut counts);
     schedule
+}
+
+/// Fills one round with those that are wanted, in `order`, as far as their gangs fit; who they are.
+fn fill_round(
+    program: &Program,
+    order: &[usize],
+    schedule: &mut Schedule,
+    round: usize,
+    wanted: impl Fn(usize) -> bool,
+) -> Vec<usize> {
+    let mut free = u64::from(program.gpus);
+    let mut filled = Vec::new();
+    for &job in order {
+        let gang = u64::from(program.items[job].gpus);
+        if gang <= free && wanted(job) {
+            free -= gang;
+            schedule.set(job, round);
+            filled.push(job);
+        }
+    }
+    filled
 }
 
 #[cfg(test)]
