@@ -2,9 +2,8 @@
 //!
 //! `cargo run --example own_policy -- TRACE PROFILES_DIR THROUGHPUTS GPUS`
 
-use shockwave::simulation::{self, Semantics, Setup, Source};
+use shockwave::simulation::{self, Setup, Source};
 use shockwave_core::policies::{Policy, Replan};
-use shockwave_core::predictor;
 use shockwave_core::types::{ClusterView, Decision};
 
 /// Shortest remaining GPU time first: small gangs before large ones of equal length.
@@ -38,15 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let source =
         Source { trace: trace.into(), profiles: profiles.into(), throughputs: throughputs.into() };
     let (workload, gpus) = (source.load()?, gpus.parse()?);
-    let setup = |policy: &str| Setup {
-        gpus,
-        policy: policy.to_owned(),
-        predictor: predictor::DEFAULT.into(),
-        samples: 1,
-        semantics: Semantics::Published,
-        seed: 0,
-        record: false,
-    };
+    let setup = |policy: &str| Setup::published(gpus, policy);
     let own = simulation::run_policy(&workload, &setup("smallest-first"), &mut SmallestFirst)?;
     let srpt = simulation::run(&workload, &setup("srpt"))?;
     let gavel = simulation::run(&workload, &setup("gavel"))?;

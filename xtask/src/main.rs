@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod licences;
 mod process;
+mod reproduce;
 mod setup;
 mod suite;
 mod tidy;
@@ -36,6 +37,8 @@ enum Command {
     Tidy(tidy::Args),
     /// Shares one device among three adaptive training jobs, and shows what happened
     Demo(demo::Args),
+    /// Runs the paper's evaluation anew: docs/evaluation.md and its pictures
+    Reproduce(reproduce::Args),
     /// Runs a benchmark and writes target/bench/NAME.json; without a name, lists them
     Bench(bench::Args),
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Bench(args) => bench::run(&args),
     };
     match done {

@@ -33,6 +33,7 @@ mod wait;
 
 mod compare;
 mod plan;
+mod playing;
 mod reproduce;
 mod simulate;
 mod trace;

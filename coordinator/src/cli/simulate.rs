@@ -1,93 +1,60 @@
 //! `shockwave simulate`: one policy on one trace.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use shockwave_core::predictor;
 use shockwave_core::simulator::report::Contention;
 
-use crate::simulation::{self, Run, Semantics, Setup, SimulationError, Source};
+use super::playing::{PlayArgs, give};
+use crate::simulation::{self, Run, Setup, SimulationError};
 
 /// Plays a trace against a policy in virtual time.
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
-    /// The workload.
+    /// What is played.
     #[command(flatten)]
-    pub source: Source,
-    /// GPUs in the cluster.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub gpus: u32,
+    pub play: PlayArgs,
     /// Policy.
     #[arg(long, value_name = "NAME")]
     pub policy: String,
-    /// Whose behaviour is simulated.
-    #[arg(long, value_enum, default_value_t = Semantics::Published)]
-    pub semantics: Semantics,
-    /// How run times are forecast; `exact` knows the future, for comparison.
-    #[arg(long, value_name = "NAME", default_value = predictor::DEFAULT)]
-    pub predictor: String,
     /// Trajectories of each job that the policy shockwave plans for; 1: the mean forecast.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub samples: usize,
-    /// Seed of everything that is drawn.
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    pub seed: u64,
-    /// Writes the result as JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// Leaves measured times out of the JSON, so that the same seed gives the same bytes.
-    #[arg(long, requires = "json")]
-    pub untimed: bool,
-    /// Draws the run's timeline, GPUs by size of job, distribution of rho, and for a market its
-    /// price and forecasts, as SVG.
-    #[arg(long, value_name = "DIR")]
-    pub figures: Option<PathBuf>,
 }
 
 /// Runs the command.
 #[must_use]
 pub fn run(args: &SimulateArgs) -> ExitCode {
-    match simulate(args) {
-        Ok(run) => {
-            if args.json {
-                println!("{}", simulation::report(&run, !args.untimed));
-            } else {
-                print!("{}", summary(&run));
-            }
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("shockwave simulate: {error}");
-            ExitCode::from(2)
-        }
-    }
+    give("simulate", simulate(args))
 }
 
-fn simulate(args: &SimulateArgs) -> Result<Run, SimulationError> {
-    let workload = args.source.load()?;
-    let setup = Setup {
-        gpus: args.gpus,
-        policy: args.policy.clone(),
-        predictor: args.predictor.clone(),
-        samples: args.samples,
-        semantics: args.semantics,
-        seed: args.seed,
-        record: args.figures.is_some(),
-    };
+fn simulate(args: &SimulateArgs) -> Result<String, SimulationError> {
+    let workload = args.play.source.load()?;
+    let recorded = args.play.setup(&args.policy, args.play.figures.is_some());
+    let setup = Setup { samples: args.samples, ..recorded };
     let run = simulation::run(&workload, &setup)?;
-    if let Some(folder) = &args.figures {
+    if let Some(folder) = &args.play.figures {
         simulation::save(folder, simulation::of_run(&run))?;
     }
-    Ok(run)
+    if args.play.json {
+        return Ok(format!("{}\n", simulation::report(&run, !args.play.untimed)));
+    }
+    // What the third definition of rho divides by.
+    let isolated = simulation::run(&workload, &args.play.setup("gandiva-fair", false))?;
+    Ok(summary(&run, &isolated))
 }
 
-fn summary(run: &Run) -> String {
+fn summary(run: &Run, isolated: &Run) -> String {
     let metrics = run.outcome.metrics(Contention::Trace);
     let themis = run.outcome.metrics(Contention::WhileActive);
+    let beside = run.outcome.rhos_beside(&isolated.outcome).into_iter().fold(0.0, f64::max);
     let percent = |share: f64| share * 100.0;
     [
-        format!("policy             {} ({} semantics)", run.setup.policy, run.setup.semantics.name()),
+        format!(
+            "policy             {} ({} semantics)",
+            run.setup.policy,
+            run.setup.semantics.name()
+        ),
         format!("makespan           {:.2} h", metrics.makespan_s / 3600.0),
         format!(
             "completion time    {:.2} h mean, {:.2} h 95th percentile",
@@ -95,7 +62,8 @@ fn summary(run: &Run) -> String {
             metrics.p95_jct_s / 3600.0
         ),
         format!(
-            "worst rho          {:.2} by the trace's contention, {:.2} by the contention while active",
+            "worst rho          {:.2} by the trace's contention (trace), {:.2} by the contention \
+             while active (themis), {beside:.2} by completion under equal shares (isolated-plus)",
             metrics.worst_rho, themis.worst_rho
         ),
         format!(

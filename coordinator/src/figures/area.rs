@@ -2,7 +2,8 @@
 
 use plotters::prelude::*;
 
-use super::{FigureError, LABELS, MARGIN, colour, largest, svg};
+use super::frame::{Frame, Key, beside_legend};
+use super::{FigureError, colour, largest, svg};
 
 /// Stacked areas.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,32 +29,14 @@ impl Areas {
         let end = largest(self.columns.iter().map(|column| column.0), 1e-9);
         let top = largest(self.columns.iter().map(|column| column.1.iter().sum()), 1e-9) * 1.04;
         svg(&self.title, |canvas| {
-            let mut chart = ChartBuilder::on(canvas)
-                .caption(&self.title, ("sans-serif", 18))
-                .margin(MARGIN)
-                .x_label_area_size(LABELS.1)
-                .y_label_area_size(LABELS.0)
-                .build_cartesian_2d(0.0..end, 0.0..top)?;
-            chart
-                .configure_mesh()
-                .x_desc(&self.x)
-                .y_desc(&self.y)
-                .light_line_style(WHITE)
-                .draw()?;
+            let plot = beside_legend(canvas, &self.layers, Key::Box)?;
+            let frame = Frame { title: &self.title, x: &self.x, y: &self.y };
+            let mut chart = frame.chart(&plot, 0.0..end, 0.0..top)?;
             // The highest sum first: each lower one is painted over it.
             for layer in (0..self.layers.len()).rev() {
                 let style = colour(layer).filled();
-                chart
-                    .draw_series(AreaSeries::new(self.outline(layer), 0.0, style))?
-                    .label(&self.layers[layer])
-                    .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], style));
+                chart.draw_series(AreaSeries::new(self.outline(layer), 0.0, style))?;
             }
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
-                .background_style(WHITE.mix(0.85))
-                .border_style(BLACK.mix(0.3))
-                .draw()?;
             Ok(())
         })
     }

@@ -1,10 +1,12 @@
 //! Line charts.
 
+use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
-use super::{FigureError, LABELS, MARGIN, colour, largest, svg};
+use super::frame::{Chart, Frame, Key, beside_legend};
+use super::{FigureError, Problem, colour, largest, svg};
 
-/// A named line.
+/// A named line, or named points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// What it is called in the legend.
@@ -44,51 +46,40 @@ impl Lines {
         };
         let low_x = low(top_x, &mut points().map(|point| point.0));
         let low_y = low(top_y, &mut points().map(|point| point.1));
+        let names: Vec<String> = match self.series.len() {
+            0 | 1 => Vec::new(),
+            _ => self.series.iter().map(|series| series.name.clone()).collect(),
+        };
+        let frame = Frame { title: &self.title, x: &self.x, y: &self.y };
         svg(&self.title, |canvas| {
-            let mut builder = ChartBuilder::on(canvas);
-            builder
-                .caption(&self.title, ("sans-serif", 18))
-                .margin(MARGIN)
-                .x_label_area_size(LABELS.1)
-                .y_label_area_size(LABELS.0);
+            let plot = beside_legend(canvas, &names, Key::Line)?;
             if self.logarithmic {
-                let x = (low_x..top_x * 1.05).log_scale();
-                let y = (low_y..top_y * 1.05).log_scale();
-                self.draw(builder.build_cartesian_2d(x, y)?)
+                let x = (low_x * 0.95..top_x * 1.05).log_scale();
+                let y = (low_y * 0.9..top_y * 1.1).log_scale();
+                self.draw(frame.chart(&plot, x, y)?)
             } else {
-                self.draw(builder.build_cartesian_2d(0.0..top_x, 0.0..top_y)?)
+                self.draw(frame.chart(&plot, 0.0..top_x, 0.0..top_y)?)
             }
         })
     }
 
-    fn draw<'a, 'b: 'a, X, Y>(
-        &self,
-        mut chart: ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>,
-    ) -> Result<(), Box<dyn std::error::Error>>
+    fn draw<X, Y>(&self, mut chart: Chart<'_, '_, X, Y>) -> Result<(), Problem>
     where
-        X: Ranged<ValueType = f64> + plotters::coord::ranged1d::ValueFormatter<f64>,
-        Y: Ranged<ValueType = f64> + plotters::coord::ranged1d::ValueFormatter<f64>,
+        X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
-        chart.configure_mesh().x_desc(&self.x).y_desc(&self.y).light_line_style(WHITE).draw()?;
         if let Some(mark) = self.mark_x {
-            let top = chart.as_coord_spec().get_y_range().end;
-            let line = [(mark, 0.0), (mark, top)];
+            let range = chart.as_coord_spec().get_y_range();
+            let line = [(mark, range.start), (mark, range.end)];
             chart.draw_series(LineSeries::new(line, BLACK.mix(0.5).stroke_width(1)))?;
         }
         for (place, series) in self.series.iter().enumerate() {
             let style = colour(place).stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(series.points.iter().copied(), style))?
-                .label(&series.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-        }
-        if self.series.len() > 1 {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::LowerRight)
-                .background_style(WHITE.mix(0.85))
-                .border_style(BLACK.mix(0.3))
-                .draw()?;
+            chart.draw_series(LineSeries::new(series.points.iter().copied(), style))?;
+            if self.logarithmic {
+                let points = series.points.iter();
+                chart.draw_series(points.map(|at| Circle::new(*at, 3, colour(place).filled())))?;
+            }
         }
         Ok(())
     }

@@ -2,15 +2,18 @@
 
 mod area;
 mod bars;
+mod frame;
 mod lines;
+mod points;
 mod timeline;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 pub use area::Areas;
-pub use bars::Bars;
+pub use bars::{Bars, Panel};
 pub use lines::{Lines, Series};
+pub use points::Points;
 pub use timeline::{Block, Timeline};
 
 /// A picture that cannot be drawn.
@@ -24,14 +27,10 @@ pub struct FigureError {
 }
 
 /// Width and height of every picture, pixels.
-const SIZE: (u32, u32) = (880, 480);
-/// Margin around a picture, pixels.
-const MARGIN: u32 = 12;
-/// Room for labels left of and below an axis, pixels.
-const LABELS: (u32, u32) = (64, 44);
+const SIZE: (u32, u32) = (960, 480);
 
 /// Colours that stay apart for the colour-blind (Okabe and Ito), then darker ones.
-const PALETTE: [RGBColor; 12] = [
+const PALETTE: [RGBColor; 16] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -44,6 +43,10 @@ const PALETTE: [RGBColor; 12] = [
     RGBColor(120, 60, 20),
     RGBColor(0, 80, 60),
     RGBColor(60, 60, 60),
+    RGBColor(0, 190, 190),
+    RGBColor(240, 140, 140),
+    RGBColor(150, 120, 220),
+    RGBColor(130, 200, 60),
 ];
 
 /// The colour of the `place`-th thing in a picture.
@@ -51,13 +54,16 @@ fn colour(place: usize) -> RGBColor {
     PALETTE[place % PALETTE.len()]
 }
 
+/// What the drawing library may refuse with.
+type Problem = Box<dyn std::error::Error>;
+
 /// A drawing area that becomes SVG text.
 type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws onto an empty white canvas.
 fn svg(
     title: &str,
-    draw: impl FnOnce(&Canvas<'_>) -> Result<(), Box<dyn std::error::Error>>,
+    draw: impl FnOnce(&Canvas<'_>) -> Result<(), Problem>,
 ) -> Result<String, FigureError> {
     let failed = |why: String| FigureError { title: title.to_owned(), why };
     let mut text = String::new();

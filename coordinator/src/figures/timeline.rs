@@ -2,7 +2,8 @@
 
 use plotters::prelude::*;
 
-use super::{FigureError, LABELS, MARGIN, colour, largest, svg};
+use super::frame::{Frame, Key, beside_legend};
+use super::{FigureError, colour, largest, svg};
 
 /// One row held over a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,38 +42,24 @@ impl Timeline {
     /// [`FigureError`] when the drawing library refuses.
     pub fn svg(&self) -> Result<String, FigureError> {
         let end = largest(self.blocks.iter().map(|block| block.to), 1e-9);
+        let rows = f64::from(self.rows.max(1));
+        // A gap between rows, where they are high enough for one; none between blocks, but an edge
+        // where another job begins.
+        let gap = if self.rows <= 64 { 0.08 } else { 0.0 };
         svg(&self.title, |canvas| {
-            let mut chart = ChartBuilder::on(canvas)
-                .caption(&self.title, ("sans-serif", 18))
-                .margin(MARGIN)
-                .x_label_area_size(LABELS.1)
-                .y_label_area_size(LABELS.0)
-                .build_cartesian_2d(0.0..end, 0.0..f64::from(self.rows.max(1)))?;
-            chart
-                .configure_mesh()
-                .disable_mesh()
-                .x_desc(&self.x)
-                .y_desc(&self.y)
-                .y_label_formatter(&|row| format!("{row:.0}"))
-                .draw()?;
-            for (class, name) in self.classes.iter().enumerate() {
-                let style = colour(class).filled();
-                let blocks = self.blocks.iter().filter(|block| block.class == class);
-                let rectangles = blocks.map(|block| {
-                    let row = f64::from(block.row);
-                    Rectangle::new([(block.from, row + 0.05), (block.to, row + 0.95)], style)
-                });
-                chart
-                    .draw_series(rectangles)?
-                    .label(name)
-                    .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], style));
+            let plot = beside_legend(canvas, &self.classes, Key::Box)?;
+            let frame = Frame { title: &self.title, x: &self.x, y: &self.y };
+            let mut chart = frame.chart(&plot, 0.0..end, 0.0..rows)?;
+            for block in &self.blocks {
+                let row = f64::from(block.row);
+                let corners = [(block.from, row + gap), (block.to, row + 1.0 - gap)];
+                let fill = Rectangle::new(corners, colour(block.class).filled());
+                chart.draw_series([fill])?;
+                if self.rows <= 64 {
+                    let edge = [(block.from, row + gap), (block.from, row + 1.0 - gap)];
+                    chart.draw_series([PathElement::new(edge, WHITE.stroke_width(1))])?;
+                }
             }
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
-                .background_style(WHITE.mix(0.85))
-                .border_style(BLACK.mix(0.3))
-                .draw()?;
             Ok(())
         })
     }

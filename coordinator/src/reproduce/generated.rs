@@ -6,7 +6,8 @@ use shockwave_core::simulator::generate::{Recipe, Shape, generate};
 use shockwave_core::simulator::{Noisy, Workload};
 
 use super::report::{METRICS, Report, named};
-use super::{PREDICTOR, Reference, SEED, play_all, setup};
+use super::{PREDICTOR, Reference, SEED, play, play_all, setup};
+use crate::figures::{Lines, Series};
 use crate::simulation::{self, SimulationError};
 
 /// GPUs of the generated workloads, and jobs per GPU.
@@ -75,9 +76,9 @@ pub(super) fn noise(reference: &Reference, report: &mut Report) -> Result<(), Si
     for percent in [0.0, 20.0, 40.0, 60.0, 80.0, 100.0] {
         let Some(mut chosen) = policies::by_name(policy) else { continue };
         let Ok(inner) = predictor::by_name(PREDICTOR, Profile::default()) else { continue };
-        let mut noisy = Noisy::new(inner, percent / 100.0, SEED);
+        let noisy = Box::new(Noisy::new(inner, percent / 100.0, SEED));
         let wanted = setup(GPUS, policy, PREDICTOR);
-        let run = simulation::run_with(&workload, &wanted, chosen.as_mut(), &mut noisy)?;
+        let run = simulation::run_with(&workload, &wanted, chosen.as_mut(), noisy)?;
         rows.push(named(&format!("{percent:.0} %"), &run));
     }
     let columns: Vec<&str> = std::iter::once("error").chain(METRICS).collect();
@@ -114,5 +115,45 @@ pub(super) fn pollux(reference: &Reference, report: &mut Report) -> Result<(), S
     let recipe = Recipe { shape: Shape::Pollux, gap_s: 36.0, ..Recipe::published(160, SEED) };
     let rows = compare("Pollux", &draw(reference, &recipe)?, 32)?;
     report.table(&header("workload"), &rows);
+    Ok(())
+}
+
+/// What a simulation costs at growing size.
+pub(super) fn scale(reference: &Reference, report: &mut Report) -> Result<(), SimulationError> {
+    report.section(
+        "Cost against size",
+        &format!("Generated: Gavel's generator, contention {CONTENTION}, seed {SEED}; time of the whole simulation on one thread of the machine that wrote this page."),
+    );
+    let policies = ["gandiva-fair", "gavel", "list-rule", "shockwave"];
+    let mut series: Vec<Series> = policies
+        .iter()
+        .map(|policy| Series { name: (*policy).to_owned(), points: Vec::new() })
+        .collect();
+    let mut rows = Vec::new();
+    for gpus in [32, 64, 128, 256, 512, 1024, 2560] {
+        let workload = draw(reference, &Recipe::contended(gpus, CONTENTION, SEED))?;
+        let jobs = workload.jobs.len();
+        let mut row = vec![format!("{jobs} / {gpus}")];
+        for (policy, line) in policies.iter().zip(&mut series) {
+            let run = play(&workload, gpus, policy)?;
+            let wall_s = run.wall.as_secs_f64();
+            row.push(format!("{wall_s:.2}"));
+            line.points.push((jobs as f64, wall_s.max(1e-3)));
+        }
+        rows.push(row);
+    }
+    let columns: Vec<String> = std::iter::once("jobs / GPUs".to_owned())
+        .chain(policies.map(|p| format!("{p} s")))
+        .collect();
+    report.table(&columns.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+    let picture = Lines {
+        title: "Cost of a simulation".into(),
+        x: "jobs".into(),
+        y: "time of the simulation (seconds)".into(),
+        series,
+        mark_x: None,
+        logarithmic: true,
+    };
+    report.picture("scale", ("cost.svg".to_owned(), picture.svg()));
     Ok(())
 }

@@ -4,6 +4,8 @@
 mod generated;
 mod published;
 mod report;
+mod service;
+mod toy;
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,7 @@ use shockwave_core::simulator::{Workload, trace};
 use shockwave_core::{policies, predictor};
 
 use crate::simulation::{
-    self, Run, Semantics, Setup, SimulationError, load_profiles, load_throughputs, read, write,
+    self, Run, Setup, SimulationError, load_profiles, load_throughputs, read, write,
 };
 use report::Report;
 
@@ -35,6 +37,13 @@ pub const TRACES: [(&str, u32, &str); 3] =
 
 impl Reference {
     fn load(folder: &Path) -> Result<Self, SimulationError> {
+        if !folder.is_dir() {
+            return Err(SimulationError::Option {
+                option: "--reference",
+                got: format!("{}, which is no folder", folder.display()),
+                expected: "the folder with the public traces (trace_120_32gpu.csv and others), profiles, throughputs and reference_results.csv",
+            });
+        }
         Ok(Self {
             folder: folder.to_owned(),
             profiles: load_profiles(folder)?,
@@ -66,14 +75,19 @@ impl Reference {
 pub fn run(reference: &Path, output: &Path) -> Result<(), SimulationError> {
     let reference = Reference::load(reference)?;
     let mut report = Report::new();
+    toy::filters(&mut report);
     published::comparison(&reference, &mut report)?;
     published::prediction(&reference, &mut report)?;
     published::information(&reference, &mut report)?;
     published::size_classes(&reference, &mut report)?;
+    service::semantics(&reference, &mut report)?;
+    service::forecasts(&reference, &mut report)?;
+    service::faults(&reference, &mut report)?;
     generated::mixes(&reference, &mut report)?;
     generated::noise(&reference, &mut report)?;
     generated::contention(&reference, &mut report)?;
     generated::pollux(&reference, &mut report)?;
+    generated::scale(&reference, &mut report)?;
     write(&output.join("evaluation.md"), report.text())?;
     simulation::save(&output.join("evaluation"), report.into_pictures())
 }
@@ -88,15 +102,7 @@ fn compared() -> Vec<&'static str> {
 }
 
 fn setup(gpus: u32, policy: &str, predictor: &str) -> Setup {
-    Setup {
-        gpus,
-        policy: policy.to_owned(),
-        predictor: predictor.to_owned(),
-        samples: 1,
-        semantics: Semantics::Published,
-        seed: SEED,
-        record: false,
-    }
+    Setup { predictor: predictor.to_owned(), seed: SEED, ..Setup::published(gpus, policy) }
 }
 
 fn play(workload: &Workload, gpus: u32, policy: &str) -> Result<Run, SimulationError> {

@@ -47,6 +47,9 @@ pub enum SimulationError {
         /// What would be right.
         expected: &'static str,
     },
+    /// A simulation that cannot go on.
+    #[error(transparent)]
+    Product(#[from] shockwave_core::simulator::product::ProductError),
     /// A picture that cannot be drawn.
     #[error(transparent)]
     Figure(#[from] crate::figures::FigureError),

@@ -1,14 +1,14 @@
 //! The pictures of a simulation: what its outcome looks like.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use shockwave_core::simulator::Outcome;
-use shockwave_core::simulator::report::{Contention, Metrics};
+use shockwave_core::simulator::report::{Contention, Held, Metrics};
 use shockwave_core::types::JobId;
 
 use super::{Run, SimulationError, write};
-use crate::figures::{Areas, Bars, Block, FigureError, Lines, Series, Timeline};
+use crate::figures::{Areas, Bars, Block, FigureError, Lines, Panel, Points, Series, Timeline};
 
 /// Classes of jobs by GPU time alone on their gang (section 8.4): name and upper limit, GPU-hours.
 const CLASSES: [(&str, f64); 5] = [
@@ -33,6 +33,7 @@ pub fn of_run(run: &Run) -> Vec<Picture> {
     ];
     if !run.trail.forecasts.is_empty() {
         pictures.push((format!("forecast-{name}.svg"), forecasts(run).svg()));
+        pictures.push((format!("forecast-error-{name}.svg"), forecast_errors(run).svg()));
     }
     if !run.trail.prices.is_empty() {
         pictures.push((format!("price-{name}.svg"), prices(run).svg()));
@@ -74,41 +75,53 @@ fn class_names() -> Vec<String> {
     CLASSES.iter().map(|class| class.0.to_owned()).collect()
 }
 
-/// Which GPUs each job holds in each round: large gangs first, a job stays where it was when it
-/// can, else takes the lowest free GPUs (the published placement).
+/// Who held which GPU.
 fn timeline(policy: &str, outcome: &Outcome) -> Timeline {
     let classes = classes(outcome);
-    let mut held: HashMap<JobId, Vec<u32>> = HashMap::new();
-    let mut open: HashMap<u32, (JobId, Block)> = HashMap::new();
-    let mut blocks = Vec::new();
-    for round in &outcome.rounds {
-        held = place(&round.jobs, &held, &classes, outcome.gpus);
-        for (id, rows) in &held {
-            let (from, to) = (round.start_s / 3600.0, round.end_s / 3600.0);
-            for &row in rows {
-                let class = classes.get(id).map_or(0, |class| class.0);
-                match open.get_mut(&row) {
-                    Some((owner, block)) if owner == id && (block.to - from).abs() < 1e-6 => {
-                        block.to = to;
-                    }
-                    _ => {
-                        let block = Block { row, from, to, class };
-                        blocks.extend(open.insert(row, (*id, block)).map(|before| before.1));
-                    }
-                }
-            }
-        }
-    }
-    blocks.extend(open.into_values().map(|last| last.1));
-    blocks.sort_by(|a, b| a.row.cmp(&b.row).then(a.from.total_cmp(&b.from)));
+    let class = |id: &JobId| classes.get(id).map_or(0, |class| class.0);
+    let held = if outcome.held.is_empty() { held_by_rounds(outcome) } else { outcome.held.clone() };
+    let block = |held: &Held| Block {
+        row: held.gpu,
+        from: held.from_s / 3600.0,
+        to: held.to_s / 3600.0,
+        class: class(&held.id),
+    };
     Timeline {
         title: format!("Who held which GPU: {policy}"),
         x: "time (hours)".into(),
         y: "GPU".into(),
         rows: outcome.gpus,
         classes: class_names(),
-        blocks,
+        blocks: held.iter().map(block).collect(),
     }
+}
+
+/// Which GPUs each job holds where the rounds only count them: large gangs first, a job stays where
+/// it was when it can, else takes the lowest free GPUs (the published placement).
+fn held_by_rounds(outcome: &Outcome) -> Vec<Held> {
+    let classes = classes(outcome);
+    let mut rows: HashMap<JobId, Vec<u32>> = HashMap::new();
+    let mut open: HashMap<u32, Held> = HashMap::new();
+    let mut held = Vec::new();
+    for round in &outcome.rounds {
+        rows = place(&round.jobs, &rows, &classes, outcome.gpus);
+        for (&id, gpus) in &rows {
+            for &gpu in gpus {
+                match open.get_mut(&gpu) {
+                    Some(last) if last.id == id && (last.to_s - round.start_s).abs() < 1e-3 => {
+                        last.to_s = round.end_s;
+                    }
+                    _ => {
+                        let next = Held { id, gpu, from_s: round.start_s, to_s: round.end_s };
+                        held.extend(open.insert(gpu, next));
+                    }
+                }
+            }
+        }
+    }
+    held.extend(open.into_values());
+    held.sort_by(|a, b| a.gpu.cmp(&b.gpu).then(a.from_s.total_cmp(&b.from_s)));
+    held
 }
 
 fn place(
@@ -197,32 +210,57 @@ fn completion_distribution(runs: &[&Run]) -> Lines {
     }
 }
 
-/// The four metrics relative to the first run (Figure 7).
+/// The four metrics of Figure 7, each in its own unit.
 fn metrics(runs: &[&Run]) -> Bars {
-    let values = |metrics: &Metrics| {
-        [metrics.makespan_s, metrics.mean_jct_s, metrics.worst_rho, metrics.unfair_1_0]
+    let all: Vec<Metrics> = runs.iter().map(|run| run.outcome.metrics(Contention::Trace)).collect();
+    let panel = |title: &str, value: fn(&Metrics) -> f64| Panel {
+        title: title.to_owned(),
+        values: all.iter().map(value).collect(),
     };
-    let all: Vec<[f64; 4]> =
-        runs.iter().map(|run| values(&run.outcome.metrics(Contention::Trace))).collect();
-    let base = all.first().copied().unwrap_or([1.0; 4]);
-    // A share of 0 % has no ratio: it is compared with one job of the trace instead.
-    let least = 1.0 / runs.first().map_or(1, |run| run.outcome.jobs.len().max(1)) as f64;
-    let relative =
-        |values: &[f64; 4]| (0..4).map(|metric| values[metric] / base[metric].max(least)).collect();
-    let reference = runs.first().map_or(String::new(), |run| run.label());
     Bars {
-        title: format!("Relative to {reference} (lower is better)"),
-        y: format!("{reference} = 1"),
-        groups: ["makespan", "mean completion time", "worst rho", "jobs with rho over 1"]
-            .map(str::to_owned)
-            .to_vec(),
+        title: "Lower is better".into(),
         bars: runs.iter().map(|run| run.label()).collect(),
-        heights: all.iter().map(relative).collect(),
+        panels: vec![
+            panel("makespan (h)", |metrics| metrics.makespan_s / 3600.0),
+            panel("mean completion (h)", |metrics| metrics.mean_jct_s / 3600.0),
+            panel("worst rho", |metrics| metrics.worst_rho),
+            panel("jobs with rho > 1 (%)", |metrics| metrics.unfair_1_0 * 100.0),
+        ],
     }
 }
 
-/// Forecast against truth: mean error of the predicted run time by progress (Figure 5).
-fn forecasts(run: &Run) -> Lines {
+/// Forecast against truth: each job's predicted run time at some points of its training.
+fn forecasts(run: &Run) -> Points {
+    let truth: HashMap<JobId, f64> =
+        run.outcome.jobs.iter().map(|job| (job.id, job.attained_s)).collect();
+    let series = [0.0, 0.25, 0.75].map(|from| {
+        // The first forecast at or after the point.
+        let mut first: BTreeMap<JobId, f64> = BTreeMap::new();
+        for (id, progress, total_s) in &run.trail.forecasts {
+            if *progress >= from {
+                first.entry(*id).or_insert(*total_s);
+            }
+        }
+        let hours = |(id, total_s): (JobId, f64)| {
+            truth.get(&id).map(|true_s| (true_s / 3600.0, total_s / 3600.0))
+        };
+        let name = if from == 0.0 { "before it runs".into() } else { percent_done(from) };
+        Series { name, points: first.into_iter().filter_map(hours).collect() }
+    });
+    Points {
+        title: format!("Forecast against truth: {}", run.setup.predictor),
+        x: "run time (hours)".into(),
+        y: "predicted run time (hours)".into(),
+        series: series.to_vec(),
+    }
+}
+
+fn percent_done(share: f64) -> String {
+    format!("{:.0} % done", share * 100.0)
+}
+
+/// Mean error of the predicted run time by progress (Figure 5).
+fn forecast_errors(run: &Run) -> Lines {
     Lines {
         title: format!("Error of the predicted run time: {}", run.setup.predictor),
         x: "epochs done (%)".into(),

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shockwave_core::policies::{self, Policy};
 use shockwave_core::predictor::{self, Predictor};
-use shockwave_core::simulator::published::{self, Observer};
-use shockwave_core::simulator::{Exact, Outcome, Workload};
+use shockwave_core::simulator::{
+    Exact, Faults, Noisy, Observer, Outcome, Workload, product, published,
+};
 use shockwave_core::types::{ClusterView, Decision, JobId, JobView};
 
 use super::SimulationError;
@@ -17,6 +18,8 @@ use super::SimulationError;
 pub enum Semantics {
     /// The published simulator's, with its quirks: for comparison with published results.
     Published,
+    /// The service's own engine in virtual time.
+    Product,
 }
 
 impl Semantics {
@@ -25,6 +28,7 @@ impl Semantics {
     pub fn name(self) -> &'static str {
         match self {
             Semantics::Published => "published",
+            Semantics::Product => "product",
         }
     }
 }
@@ -42,10 +46,32 @@ pub struct Setup {
     pub samples: usize,
     /// Whose behaviour.
     pub semantics: Semantics,
+    /// GPUs in each machine (product semantics).
+    pub gpus_per_node: u32,
+    /// What goes wrong; in the published semantics only forecasts can.
+    pub faults: Faults,
     /// Seed of everything that is drawn.
     pub seed: u64,
     /// Whether forecasts and prices are recorded, for pictures.
     pub record: bool,
+}
+
+impl Setup {
+    /// A policy in the published semantics, with the default forecast, without faults.
+    #[must_use]
+    pub fn published(gpus: u32, policy: &str) -> Self {
+        Self {
+            gpus,
+            policy: policy.to_owned(),
+            predictor: predictor::DEFAULT.into(),
+            samples: 1,
+            semantics: Semantics::Published,
+            gpus_per_node: 8,
+            faults: Faults::default(),
+            seed: 0,
+            record: false,
+        }
+    }
 }
 
 /// A simulation that has been run.
@@ -57,7 +83,8 @@ pub struct Run {
     pub outcome: Outcome,
     /// Time that the simulation took.
     pub wall: Duration,
-    /// Time that each decision of the policy took, forecasts included.
+    /// Time that each decision of the policy took; in the published semantics with the forecasts
+    /// for its view.
     pub decisions: Vec<Duration>,
     /// What was recorded on the way.
     pub trail: Trail,
@@ -121,35 +148,68 @@ pub fn run_policy(
     setup: &Setup,
     policy: &mut dyn Policy,
 ) -> Result<Run, SimulationError> {
-    run_with(workload, setup, policy, make_predictor(&setup.predictor, workload)?.as_mut())
+    run_with(workload, setup, policy, make_predictor(setup, workload)?)
 }
 
 /// Runs one simulation of any policy with any predictor.
 ///
 /// # Errors
-/// [`SimulationError::TooLarge`] when a job fits on no cluster of this size.
+/// [`SimulationError`] when a job fits on no cluster of this size, when the semantics do not know
+/// the faults, or when jobs do not come to their end.
 pub fn run_with(
     workload: &Workload,
     setup: &Setup,
     policy: &mut dyn Policy,
-    predictor: &mut dyn Predictor,
+    predictor: Box<dyn Predictor>,
 ) -> Result<Run, SimulationError> {
     if let Some(job) = workload.too_large_for(setup.gpus) {
         let (id, gpus) = (job.spec.id.0, job.spec.gpus);
         return Err(SimulationError::TooLarge { id, gpus, cluster: setup.gpus });
     }
+    let forecast = setup.faults.forecast;
+    let mut predictor = match forecast > 0.0 {
+        true => Box::new(Noisy::new(predictor, forecast, setup.seed)),
+        false => predictor,
+    };
     let mut watch = Watch::new(setup, workload.jobs.len());
     let begun = Instant::now();
-    let outcome = published::simulate(workload, setup.gpus, policy, predictor, &mut watch);
+    let outcome = match setup.semantics {
+        Semantics::Published if setup.faults.touch_the_cluster() => {
+            return Err(SimulationError::Option {
+                option: "--faults",
+                got: "faults of machines or messages".into(),
+                expected: "forecast=PERCENT alone, or --semantics product",
+            });
+        }
+        Semantics::Published => {
+            published::simulate(workload, setup.gpus, policy, predictor.as_mut(), &mut watch)
+        }
+        Semantics::Product => {
+            let setting = product::Setting {
+                gpus_per_node: setup.gpus_per_node,
+                faults: setup.faults,
+                seed: setup.seed,
+                ..product::Setting::of(setup.gpus)
+            };
+            product::simulate(workload, &setting, policy, predictor, &mut watch)?
+        }
+    };
     let wall = begun.elapsed();
     watch.bar.finish_and_clear();
     let Watch { decisions, trail, .. } = watch;
     Ok(Run { setup: setup.clone(), outcome, wall, decisions, trail })
 }
 
-fn make_predictor(name: &str, workload: &Workload) -> Result<Box<dyn Predictor>, SimulationError> {
+fn make_predictor(
+    setup: &Setup,
+    workload: &Workload,
+) -> Result<Box<dyn Predictor>, SimulationError> {
+    let name = setup.predictor.as_str();
     if name == "exact" {
-        return Ok(Box::new(Exact::new(workload)));
+        return Ok(Box::new(match setup.semantics {
+            Semantics::Published => Exact::new(workload),
+            Semantics::Product => Exact::profiled(workload),
+        }));
     }
     predictor::by_name(name, predictor::Profile::default()).map_err(|_| {
         SimulationError::Predictor {

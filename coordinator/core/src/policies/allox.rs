@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Policy, recalled, remembered};
-use crate::types::{ClusterView, Decision, JobId, MemoryError};
+use super::{Information, Policy, recalled, remembered};
+use crate::types::{ClusterView, Decision, JobId, JobView, MemoryError};
 
 /// AlloX.
 ///
@@ -15,13 +15,30 @@ use crate::types::{ClusterView, Decision, JobId, MemoryError};
 pub struct Allox {
     /// Share of the waiting jobs that are considered, longest waiting first.
     pub filter: f64,
+    /// What is known of remaining times.
+    pub information: Information,
     /// The shares in force.
     shares: BTreeMap<JobId, f64>,
 }
 
 impl Default for Allox {
     fn default() -> Self {
-        Self { filter: 0.2, shares: BTreeMap::new() }
+        Self::with(Information::Reactive)
+    }
+}
+
+impl Allox {
+    /// At an information level, with the published filter.
+    #[must_use]
+    pub fn with(information: Information) -> Self {
+        Self { filter: 0.2, information, shares: BTreeMap::new() }
+    }
+
+    fn left_s(&self, job: &JobView) -> f64 {
+        match self.information {
+            Information::Reactive => job.steps_left / job.steps_per_s.max(1e-10),
+            _ => job.forecast.left_s,
+        }
     }
 }
 
@@ -46,6 +63,10 @@ impl Policy for Allox {
         "allox"
     }
 
+    fn information(&self) -> Information {
+        self.information
+    }
+
     fn decide(&mut self, view: &ClusterView) -> Decision {
         let before = |id: JobId| self.shares.get(&id).copied();
         let mut shares: BTreeMap<JobId, f64> =
@@ -56,8 +77,7 @@ impl Policy for Allox {
             view.jobs.iter().filter(|job| before(job.id) != Some(1.0)).collect();
         waiting.sort_by(|a, b| a.arrival_s.total_cmp(&b.arrival_s));
         waiting.truncate(free.max((self.filter * waiting.len() as f64) as usize));
-        let times_s: Vec<f64> =
-            waiting.iter().map(|job| job.steps_left / job.steps_per_s.max(1e-10)).collect();
+        let times_s: Vec<f64> = waiting.iter().map(|job| self.left_s(job)).collect();
         for place in first_on_each(&times_s, free) {
             let job = waiting[place];
             shares.insert(job.id, 1.0 / f64::from(job.gpus));

@@ -7,9 +7,12 @@
 //! Architecture invariant: a policy and a predictor see declared facts and observations only. What
 //! a job is going to do stays in [`workload`].
 
+pub mod faults;
 pub mod generate;
 mod noise;
+mod observer;
 pub mod oracle;
+pub mod product;
 pub mod profiles;
 pub mod published;
 pub mod published_trace;
@@ -18,7 +21,9 @@ mod table;
 pub mod trace;
 pub mod workload;
 
+pub use faults::Faults;
 pub use noise::Noisy;
+pub use observer::Observer;
 pub use oracle::Exact;
 pub use report::{JobOutcome, Metrics, Outcome, RoundRecord};
 pub use table::InputError;

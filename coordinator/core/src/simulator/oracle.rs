@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::published::play_alone;
-use super::workload::Workload;
+use super::workload::{Workload, WorkloadJob};
 use crate::predictor::{Forecast, Predictor, RegimeForecast, RunTime};
 use crate::types::{JobId, JobProgress, JobSpec, RegimeRecord};
 
@@ -22,6 +22,13 @@ impl Exact {
         Self { lives }
     }
 
+    /// Takes every job's regimes from its profile: what the product semantics play.
+    #[must_use]
+    pub fn profiled(workload: &Workload) -> Self {
+        let lives = workload.jobs.iter().map(|job| (job.spec.id, profiled(job))).collect();
+        Self { lives }
+    }
+
     fn regimes_left(&self, spec: &JobSpec, progress: &JobProgress) -> Vec<RegimeForecast> {
         let mut done = progress.epochs_done();
         let mut left = Vec::new();
@@ -35,6 +42,19 @@ impl Exact {
         }
         left
     }
+}
+
+fn profiled(job: &WorkloadJob) -> Vec<RegimeRecord> {
+    let ends = job.schedule.iter().skip(1).map(|segment| segment.0);
+    let ends = ends.chain([job.spec.epochs_total]);
+    let regime = |((from, batch), to): (&(u32, u32), u32)| RegimeRecord {
+        batch: *batch,
+        epochs: f64::from(to - from),
+        epoch_s: job
+            .speed(*batch)
+            .map(|speed| job.spec.samples_per_epoch as f64 / f64::from(*batch) / speed),
+    };
+    job.schedule.iter().zip(ends).map(regime).collect()
 }
 
 impl Predictor for Exact {

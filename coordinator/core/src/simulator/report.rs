@@ -51,6 +51,19 @@ pub struct BatchChange {
     pub to: u32,
 }
 
+/// A GPU that a job held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// The job.
+    pub id: JobId,
+    /// The GPU, from 0.
+    pub gpu: u32,
+    /// From when, seconds.
+    pub from_s: f64,
+    /// Until when, seconds.
+    pub to_s: f64,
+}
+
 /// What came of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -66,6 +79,9 @@ pub struct Outcome {
     pub rounds: Vec<RoundRecord>,
     /// Every batch size change.
     pub batch_changes: Vec<BatchChange>,
+    /// Who held which GPU, by GPU and time; empty in the published semantics, in which GPUs are
+    /// only counted.
+    pub held: Vec<Held>,
 }
 
 /// How contention enters finish time fairness.
@@ -118,6 +134,17 @@ impl Outcome {
     #[must_use]
     pub fn rhos(&self, contention: Contention) -> Vec<f64> {
         self.jobs.iter().map(|job| rho(job, self.jobs.len(), self.gpus, contention)).collect()
+    }
+
+    /// The third published definition of rho: each job's completion time over its completion time
+    /// in `isolated`, the same trace under the policy `isolated_plus` (every job the share GPUs over
+    /// jobs of the time, at most all of it), which is what `gandiva-fair` does.
+    #[must_use]
+    pub fn rhos_beside(&self, isolated: &Outcome) -> Vec<f64> {
+        let rho = |(job, alone): (&JobOutcome, &JobOutcome)| {
+            (job.jct_s / alone.jct_s * 1e5).round() / 1e5
+        };
+        self.jobs.iter().zip(&isolated.jobs).map(rho).collect()
     }
 
     /// The metrics under one definition of rho.

@@ -26,6 +26,6 @@ mod job;
 pub mod quirk;
 mod run;
 
-pub use run::{Observer, Published, simulate};
+pub use run::{Published, simulate};
 
 pub(crate) use job::play_alone;

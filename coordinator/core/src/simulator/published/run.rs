@@ -8,26 +8,10 @@ use crate::policies::Policy;
 use crate::policies::information;
 use crate::policies::mechanism::{Candidate, Mechanism, MechanismConfig};
 use crate::predictor::Predictor;
+use crate::simulator::observer::Observer;
 use crate::simulator::report::{Outcome, RoundRecord};
 use crate::simulator::workload::Workload;
-use crate::types::{ClusterView, Decision, JobId, JobView};
-
-/// Whoever wants to follow a simulation: a progress bar, a recorder.
-pub trait Observer {
-    /// A round has ended; `done` of `jobs` jobs have.
-    fn round_ended(&mut self, now_s: f64, done: usize, jobs: usize);
-
-    /// A policy is about to be asked; forecasts for its view are part of the time that it takes.
-    fn deciding(&mut self) {}
-
-    /// The policy has decided on this view.
-    fn decided(&mut self, _view: &ClusterView, _decision: &Decision, _policy: &dyn Policy) {}
-}
-
-/// Nobody follows.
-impl Observer for () {
-    fn round_ended(&mut self, _now_s: f64, _done: usize, _jobs: usize) {}
-}
+use crate::types::{ClusterView, JobId, JobView};
 
 /// What runs, and until when.
 struct Running {
