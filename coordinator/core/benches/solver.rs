@@ -12,7 +12,7 @@ use std::time::Instant;
 use plotters::prelude::*;
 use serde_json::{Value, json};
 use shockwave_core::market::{Objective, market_report};
-use shockwave_core::solver::{Effort, Placement, Plan, Program, Sides, solve, solve_exact};
+use shockwave_core::solver::{Effort, Placement, Plan, Program, Sides, polish, solve, solve_exact};
 
 const RUNS: usize = 5;
 const SEEDS: u64 = 3;
@@ -111,14 +111,20 @@ fn market() {
     report("market 900/256 spending residual", residual, "", Value::Null, None, "budgets");
 }
 
-/// The same windows as N x T binaries in HiGHS, 15 seconds.
+/// The same windows as N x T binaries in HiGHS, 15 seconds, beside what `shockwave plan` does: a
+/// gap above 1e-4 that the aggregated program leaves is polished.
 fn against_highs(jobs: usize, gpus: u32, rounds: usize) {
     let (mut below_best, mut below_bound, mut ended) = (f64::NEG_INFINITY, f64::NEG_INFINITY, 0);
-    let (mut ours_ms, mut theirs_ms) = (0.0, 0.0);
+    let (mut ours_ms, mut theirs_ms, mut before) = (0.0, 0.0, 0.0_f64);
     for seed in 0..SEEDS {
         let window = instances::window(jobs, gpus, rounds, Objective::Progress, seed);
-        let (program, plan, ms) = timed(&window, Objective::Progress);
-        ours_ms += ms;
+        let start = Instant::now();
+        let (program, mut plan, _) = timed(&window, Objective::Progress);
+        before = before.max(plan.certificate.gap);
+        if plan.certificate.gap > 1e-4 {
+            plan = polish(&program, plan, 15.0);
+        }
+        ours_ms += start.elapsed().as_secs_f64() * 1e3;
         let start = Instant::now();
         let Ok(exact) = solve_exact(&program, &Sides::default(), None, 15.0) else {
             eprintln!("HiGHS {jobs}x{rounds}: no plan in 15 s");
@@ -138,6 +144,7 @@ fn against_highs(jobs: usize, gpus: u32, rounds: usize) {
     let goal = if ended as u64 == SEEDS { json!(5e-4) } else { Value::Null };
     let holds = (ended as u64 == SEEDS).then_some(below_bound <= 5e-4);
     report(&format!("{name} below its bound by"), below_bound, "", goal, holds, "its upper bound");
+    report(&format!("{name} gap unpolished"), before, "", Value::Null, None, "own upper bound");
     let share = ours_ms / theirs_ms;
     report(&format!("{name} time"), share, "of HiGHS", Value::Null, None, "HiGHS 1 thread");
 }
