@@ -162,7 +162,7 @@ async fn the_live_plan_shows_its_certificate_and_prices() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), 1);
     options.configuration.policy = "shockwave".into();
-    options.configuration.samples = 4;
+    options.configuration.tuning.samples = 4;
     let coordinator = Coordinator::with(options).await;
     for _ in 0..3 {
         coordinator.submit(shell("sleep 1000")).await;

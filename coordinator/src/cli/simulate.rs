@@ -6,7 +6,7 @@ use clap::Args;
 use shockwave_core::simulator::report::Contention;
 
 use super::playing::{PlayArgs, give};
-use crate::simulation::{self, Run, Setup, SimulationError};
+use crate::simulation::{self, Run, SimulationError};
 
 /// Plays a trace against a policy in virtual time.
 #[derive(Debug, Args)]
@@ -17,9 +17,6 @@ pub struct SimulateArgs {
     /// Policy.
     #[arg(long, value_name = "NAME")]
     pub policy: String,
-    /// Trajectories of each job that the policy shockwave plans for; 1: the mean forecast.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub samples: usize,
 }
 
 /// Runs the command.
@@ -30,8 +27,7 @@ pub fn run(args: &SimulateArgs) -> ExitCode {
 
 fn simulate(args: &SimulateArgs) -> Result<String, SimulationError> {
     let workload = args.play.source.load()?;
-    let recorded = args.play.setup(&args.policy, args.play.figures.is_some());
-    let setup = Setup { samples: args.samples, ..recorded };
+    let setup = args.play.setup(&args.policy, args.play.figures.is_some());
     let run = simulation::run(&workload, &setup)?;
     if let Some(folder) = &args.play.figures {
         simulation::save(folder, simulation::of_run(&run))?;

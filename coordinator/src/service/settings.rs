@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use shockwave_core::engine::{self, Engine};
-use shockwave_core::policies::{self, Policy};
+use shockwave_core::policies::{self, Policy, Tuning};
 use shockwave_core::predictor::{self, Predictor, Profile};
 
 /// The configuration that decisions depend on.
@@ -12,9 +12,9 @@ pub struct Configuration {
     pub engine: engine::Settings,
     /// Name of the policy.
     pub policy: String,
-    /// Trajectories of each job that the policy plans for; 1: the mean forecast.
-    #[serde(default = "one")]
-    pub samples: usize,
+    /// Settings of its market.
+    #[serde(default)]
+    pub tuning: Tuning,
     /// Name of the predictor.
     pub predictor: String,
     /// Most bytes of log kept for a job, bytes.
@@ -31,16 +31,12 @@ impl Default for Configuration {
                 ..engine::Settings::default()
             },
             policy: "shockwave".into(),
-            samples: 1,
+            tuning: Tuning::default(),
             predictor: predictor::DEFAULT.into(),
             log_bytes_max: 64 << 20,
             jobs_max: 100_000,
         }
     }
-}
-
-fn one() -> usize {
-    1
 }
 
 /// A configuration that cannot be.
@@ -61,9 +57,9 @@ impl Configuration {
     /// A new instance of the policy.
     ///
     /// # Errors
-    /// When there is none of that name, or it cannot plan for samples.
+    /// When there is none of that name, or it cannot be set so.
     pub fn policy(&self) -> Result<Box<dyn Policy>, ConfigurationError> {
-        Ok(policies::with_samples(&self.policy, self.samples)?)
+        Ok(policies::tuned(&self.policy, &self.tuning)?)
     }
 
     fn predictor(&self) -> Result<Box<dyn Predictor>, ConfigurationError> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use shockwave_core::policies::{self, Policy};
+use shockwave_core::policies::{self, Policy, Tuning};
 use shockwave_core::predictor::{self, Predictor};
 use shockwave_core::simulator::{
     Exact, Faults, Noisy, Observer, Outcome, Workload, product, published,
@@ -42,8 +42,8 @@ pub struct Setup {
     pub policy: String,
     /// Predictor, by name.
     pub predictor: String,
-    /// Trajectories of each job that a policy by name plans for; 1: the posterior mean.
-    pub samples: usize,
+    /// Settings of the market of a policy by name.
+    pub tuning: Tuning,
     /// Whose behaviour.
     pub semantics: Semantics,
     /// GPUs in each machine (product semantics).
@@ -64,7 +64,7 @@ impl Setup {
             gpus,
             policy: policy.to_owned(),
             predictor: predictor::DEFAULT.into(),
-            samples: 1,
+            tuning: Tuning::default(),
             semantics: Semantics::Published,
             gpus_per_node: 8,
             faults: Faults::default(),
@@ -136,7 +136,7 @@ impl Run {
 /// # Errors
 /// [`SimulationError`] when a name does not exist or a job fits on no cluster of this size.
 pub fn run(workload: &Workload, setup: &Setup) -> Result<Run, SimulationError> {
-    run_policy(workload, setup, policies::with_samples(&setup.policy, setup.samples)?.as_mut())
+    run_policy(workload, setup, policies::tuned(&setup.policy, &setup.tuning)?.as_mut())
 }
 
 /// Runs one simulation of any policy, such as a user's own.

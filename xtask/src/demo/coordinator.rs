@@ -84,6 +84,7 @@ impl Coordinator {
         let mut child = Command::new(program())
             .args(["serve", "--json", "--listen", "127.0.0.1:0", "--devices", &args.devices])
             .args(["--round-s", &args.round_s.to_string(), "--policy", &args.policy])
+            .args(["--window-t", &args.window_t.to_string()])
             .arg("--state")
             .arg(folder.join("state"))
             .stdin(Stdio::null())

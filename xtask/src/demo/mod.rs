@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// this size through, one after the other
     #[arg(long, default_value = "shockwave-paper", value_name = "NAME")]
     policy: String,
+    /// Rounds that are planned at once, T
+    #[arg(long, default_value_t = 6, value_name = "ROUNDS")]
+    window_t: usize,
     /// Training pictures of each job
     #[arg(long, default_value_t = 2000, value_name = "N")]
     train_samples: u64,

@@ -1,6 +1,7 @@
 //! What a policy is told about a job's future, at each level of information.
 
-use super::{Information, Policy, SAMPLES_SEED};
+use super::tuning::SAMPLES_SEED;
+use super::{Information, Policy};
 use crate::predictor::{Forecast, Predictor, RegimeForecast, RunTime};
 use crate::types::{JobProgress, JobSpec};
 

@@ -20,6 +20,7 @@ mod srpt;
 mod themis;
 mod themis_filter;
 mod tiresias;
+mod tuning;
 
 pub use afs::Afs;
 pub use allox::Allox;
@@ -37,6 +38,7 @@ pub use srpt::Srpt;
 pub use themis::Themis;
 pub use themis_filter::ThemisFilter;
 pub use tiresias::Tiresias;
+pub use tuning::{PolicyError, SAMPLES_MAX, Tuning, names, tuned};
 
 use crate::types::{ClusterView, Decision, JobView, MemoryError};
 
@@ -127,55 +129,6 @@ pub const REGISTRY: &[Entry] = &[
 #[must_use]
 pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
     REGISTRY.iter().find(|entry| entry.0 == name).map(|entry| (entry.1)())
-}
-
-/// Most trajectories of a job that a plan is made for.
-pub const SAMPLES_MAX: usize = 1024;
-
-/// Seed of the trajectories: the same for every plan, so that plans do not change by themselves.
-const SAMPLES_SEED: u64 = 1;
-
-/// A policy that cannot be.
-#[derive(Debug, thiserror::Error, PartialEq)]
-pub enum PolicyError {
-    /// A name that does not exist.
-    #[error("there is no policy {got:?}, expected one of {}", names())]
-    Name {
-        /// What was asked for.
-        got: String,
-    },
-    /// A number of trajectories that cannot be.
-    #[error(
-        "policy {name} cannot plan over {got} samples, expected 1, or 2 to {SAMPLES_MAX} with \
-         policy shockwave"
-    )]
-    Samples {
-        /// The policy.
-        name: String,
-        /// What was asked for.
-        got: usize,
-    },
-}
-
-/// Names of all policies.
-#[must_use]
-pub fn names() -> String {
-    REGISTRY.iter().map(|entry| entry.0).collect::<Vec<_>>().join(", ")
-}
-
-/// Makes a policy by its name, planning over `samples` trajectories of each job.
-///
-/// # Errors
-/// [`PolicyError`] when there is none of that name, or when it cannot plan over samples.
-pub fn with_samples(name: &str, samples: usize) -> Result<Box<dyn Policy>, PolicyError> {
-    let policy = by_name(name).ok_or_else(|| PolicyError::Name { got: name.to_owned() })?;
-    match samples {
-        1 => Ok(policy),
-        2..=SAMPLES_MAX if policy.name() == Shockwave::default().name() => {
-            Ok(Box::new(Shockwave::with_samples(samples)))
-        }
-        _ => Err(PolicyError::Samples { name: name.to_owned(), got: samples }),
-    }
 }
 
 /// Jobs by ascending key; equals stay in order of admission.

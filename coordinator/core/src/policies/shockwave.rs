@@ -45,12 +45,6 @@ impl Default for Shockwave {
 }
 
 impl Shockwave {
-    /// With plans for so many trajectories of each job, at least 1.
-    #[must_use]
-    pub fn with_samples(samples: usize) -> Self {
-        Self { samples: samples.max(1), ..Self::default() }
-    }
-
     /// The plan with its certificate.
     #[must_use]
     pub fn plan(&mut self, view: &ClusterView) -> Plan {
@@ -123,7 +117,6 @@ fn appraisal(plan: &Plan) -> Option<Appraisal> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::{PolicyError, with_samples};
     use super::*;
     use crate::predictor::{Forecast, RegimeForecast, RunTime};
 
@@ -179,18 +172,6 @@ mod tests {
         let spread = vec![120.0, 1080.0];
         let sampled = appraisal_of(vec![job(1, spread.clone()), job(2, spread)]);
         assert_ne!(sampled.objective, plain.objective);
-    }
-
-    #[test]
-    fn only_this_policy_takes_samples() {
-        assert_eq!(with_samples("shockwave", 16).unwrap().samples(), 16);
-        assert_eq!(with_samples("fifo", 1).unwrap().samples(), 1);
-        for (name, samples) in [("fifo", 2), ("shockwave", 0), ("shockwave", 1_000_000)] {
-            let error = with_samples(name, samples).err().unwrap();
-            assert_eq!(error, PolicyError::Samples { name: name.into(), got: samples });
-        }
-        let error = with_samples("shock", 1).err().unwrap().to_string();
-        assert!(error.contains("\"shock\"") && error.contains("list-rule"), "{error}");
     }
 
     #[test]

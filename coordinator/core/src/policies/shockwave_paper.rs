@@ -2,9 +2,8 @@
 //!
 //! Log progress within the window, weighted by rho^k, less the makespan estimate. Eq. 2 does not say
 //! who of those with rounds runs first: whoever gains most by them, so that none waits for ever
-//! while plans are renewed. As in section 6.1
-//! the plan holds until its rounds have elapsed, a job arrives or ends, or (reactive mode, section
-//! 7) a job changes its batch size.
+//! while plans are renewed. As in section 6.1 the plan holds until its rounds have elapsed, a job
+//! arrives or ends, or (reactive mode, section 7) a job changes its batch size.
 
 use super::shockwave::round_plan;
 use super::{Information, Policy, Replan};
