@@ -147,8 +147,11 @@ fn what_is_wrong_is_named_with_its_place() {
     let input = INPUT.replace("trace.csv", "bad.csv");
     let told = bad(folder.path(), &format!("simulate {input} --policy srpt"));
     assert!(told.contains("bad.csv: trace, line 4, column arrival_s: got `"), "{told}");
+    good(folder.path(), &format!("simulate {INPUT} --policy shockwave --samples 4"));
+    let told = bad(folder.path(), &format!("simulate {INPUT} --policy srpt --samples 4"));
+    assert!(told.contains("policy srpt cannot plan over 4 samples"), "{told}");
     let told = bad(folder.path(), &format!("simulate {INPUT} --policy fastest"));
-    assert!(told.contains("no policy `fastest`") && told.contains("list-rule"), "{told}");
+    assert!(told.contains("no policy \"fastest\"") && told.contains("list-rule"), "{told}");
     let told = bad(folder.path(), &format!("simulate {INPUT} --policy srpt --faults loss=2"));
     assert!(told.contains("--semantics product"), "{told}");
     let told = bad(folder.path(), &format!("simulate {INPUT} --policy srpt --faults lost=2"));

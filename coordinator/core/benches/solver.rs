@@ -12,7 +12,7 @@ use std::time::Instant;
 use plotters::prelude::*;
 use serde_json::{Value, json};
 use shockwave_core::market::{Objective, market_report};
-use shockwave_core::solver::{Effort, Placement, Plan, Program, Sides, solve, solve_exact};
+use shockwave_core::solver::{Effort, Placement, Plan, Program, Sides, polish, solve, solve_exact};
 
 const RUNS: usize = 5;
 const SEEDS: u64 = 3;
@@ -46,12 +46,21 @@ fn label(objective: Objective) -> &'static str {
     }
 }
 
-/// Plans once: the plan and its time, milliseconds, from the window on.
+/// Processor time of this thread, milliseconds: what others on the machine take is not in it.
+fn thread_ms() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec that the call fills in.
+    let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(done, 0, "the thread has a clock");
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+}
+
+/// Plans once: the plan and its processor time, milliseconds, from the window on.
 fn timed(window: &shockwave_core::market::Window, objective: Objective) -> (Program, Plan, f64) {
-    let start = Instant::now();
+    let start_ms = thread_ms();
     let program = objective.program(window);
     let plan = solve(&program, &Effort::default(), Placement::FewStarts, &|| false);
-    (program, plan, start.elapsed().as_secs_f64() * 1e3)
+    (program, plan, thread_ms() - start_ms)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -59,7 +68,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// One row of the goals: median time over seeds and runs, worst gap, restarts over their bound.
+/// One row of the goals: median and longest time over seeds and runs, worst gap, restarts over
+/// their bound.
 fn size(jobs: usize, gpus: u32, objective: Objective, limit_ms: f64) {
     let name = format!("{} {jobs}/{gpus}", label(objective));
     let (mut times, mut gap, mut restarts, mut lost) = (vec![], 0.0_f64, 0.0_f64, 0);
@@ -75,9 +85,11 @@ fn size(jobs: usize, gpus: u32, objective: Objective, limit_ms: f64) {
             lost = lost.max(certificate.rounds_lost);
         }
     }
+    let longest_ms = times.iter().copied().fold(0.0, f64::max);
     let ms = median(times);
-    let against = "one thread; Gurobi 24 threads 15 s published";
+    let against = "one thread's processor time; Gurobi 24 threads 15 s published";
     report(&format!("{name} time"), ms, "ms", json!(limit_ms), Some(ms <= limit_ms), against);
+    report(&format!("{name} longest"), longest_ms, "ms", Value::Null, None, "");
     report(&format!("{name} gap"), gap, "", json!(5e-4), Some(gap <= 5e-4), "own upper bound");
     let goal = (jobs == 900).then_some(1.1);
     let holds = goal.map(|goal| restarts <= goal);
@@ -89,9 +101,9 @@ fn size(jobs: usize, gpus: u32, objective: Objective, limit_ms: f64) {
 fn market() {
     let window = instances::window(900, 256, 30, Objective::Progress, 1);
     let (_, plan, _) = timed(&window, Objective::Progress);
-    let start = Instant::now();
+    let start_ms = thread_ms();
     let found = market_report(&window, Objective::Progress, &plan.schedule, &|| false);
-    let ms = start.elapsed().as_secs_f64() * 1e3;
+    let ms = thread_ms() - start_ms;
     report("market 900/256 time", ms, "ms", Value::Null, None, "");
     let gap = found.duality_gap;
     report("market 900/256 duality gap", gap, "", Value::Null, None, "closed-form dual");
@@ -99,27 +111,42 @@ fn market() {
     report("market 900/256 spending residual", residual, "", Value::Null, None, "budgets");
 }
 
-/// The same windows as N x T binaries in HiGHS, 15 seconds.
+/// The same windows as N x T binaries in HiGHS, 15 seconds, beside what `shockwave plan` does: a
+/// gap above 1e-4 that the aggregated program leaves is polished.
 fn against_highs(jobs: usize, gpus: u32, rounds: usize) {
-    let mut worst = f64::NEG_INFINITY;
-    let (mut ours, mut theirs) = (0.0, 0.0);
+    let (mut below_best, mut below_bound, mut ended) = (f64::NEG_INFINITY, f64::NEG_INFINITY, 0);
+    let (mut ours_ms, mut theirs_ms, mut before) = (0.0, 0.0, 0.0_f64);
     for seed in 0..SEEDS {
         let window = instances::window(jobs, gpus, rounds, Objective::Progress, seed);
-        let (program, plan, ms) = timed(&window, Objective::Progress);
-        ours += ms;
+        let start = Instant::now();
+        let (program, mut plan, _) = timed(&window, Objective::Progress);
+        before = before.max(plan.certificate.gap);
+        if plan.certificate.gap > 1e-4 {
+            plan = polish(&program, plan, 15.0);
+        }
+        ours_ms += start.elapsed().as_secs_f64() * 1e3;
         let start = Instant::now();
         let Ok(exact) = solve_exact(&program, &Sides::default(), None, 15.0) else {
             eprintln!("HiGHS {jobs}x{rounds}: no plan in 15 s");
             continue;
         };
-        theirs += start.elapsed().as_secs_f64() * 1e3;
-        let below = exact.upper_bound - plan.certificate.objective;
-        worst = worst.max(below / exact.upper_bound.abs());
+        theirs_ms += start.elapsed().as_secs_f64() * 1e3;
+        let unit = exact.upper_bound.abs();
+        let best = program.objective(&exact.schedule.counts());
+        ended += u32::from(exact.upper_bound - best <= 1e-6 * unit);
+        below_best = below_best.max((best - plan.certificate.objective) / unit);
+        below_bound = below_bound.max((exact.upper_bound - plan.certificate.objective) / unit);
     }
     let name = format!("HiGHS {jobs}x{rounds}");
-    let holds = Some(worst <= 5e-4);
-    report(&format!("{name} our distance"), worst, "", json!(5e-4), holds, "HiGHS upper bound");
-    report(&format!("{name} time"), ours / theirs, "of HiGHS", Value::Null, None, "HiGHS 1 thread");
+    let holds = Some(below_best <= 1e-6);
+    let against = format!("its best plan; it ended on {ended} of {SEEDS}");
+    report(&format!("{name} we are below it by"), below_best, "", json!(0), holds, &against);
+    let goal = if ended as u64 == SEEDS { json!(5e-4) } else { Value::Null };
+    let holds = (ended as u64 == SEEDS).then_some(below_bound <= 5e-4);
+    report(&format!("{name} below its bound by"), below_bound, "", goal, holds, "its upper bound");
+    report(&format!("{name} gap unpolished"), before, "", Value::Null, None, "own upper bound");
+    let share = ours_ms / theirs_ms;
+    report(&format!("{name} time"), share, "of HiGHS", Value::Null, None, "HiGHS 1 thread");
 }
 
 fn largest() {

@@ -14,6 +14,14 @@ use super::connect::CliError;
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobTerms {
+    /// Program and arguments of a job file.
+    #[arg(skip)]
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Variables of a job file.
+    #[arg(skip)]
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
     /// Name for people [default: the program and its first argument]
     #[arg(long)]
     pub name: Option<String>,
@@ -102,45 +110,30 @@ pub struct DeclarationTerms {
     pub family: Option<String>,
 }
 
-/// A job file: TOML, or JSON when its name ends in `.json`.
-#[derive(Clone, Debug, Deserialize)]
-pub struct JobFile {
-    /// Program and arguments, passed as they are: no shell.
-    #[serde(default)]
-    pub command: Vec<String>,
-    /// Variables for its environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// Everything else.
-    #[serde(flatten)]
-    pub rest: toml::Table,
-}
-
-impl JobFile {
-    /// Reads a job file and its terms.
+impl JobTerms {
+    /// Reads a job file: TOML, or JSON when its name ends in `.json`.
     ///
     /// # Errors
     /// Names the file, the key and what would be right.
-    pub fn read(path: &Path) -> Result<(Self, JobTerms), CliError> {
-        let name = |what: &str| CliError::Usage(format!("--file {}: {what}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| name(&error.to_string()))?;
-        let file: Self = if path.extension().is_some_and(|it| it == "json") {
-            serde_json::from_str(&text).map_err(|error| name(&error.to_string()))?
-        } else {
-            toml::from_str(&text).map_err(|error| name(&error.to_string()))?
+    pub fn read(path: &Path) -> Result<Self, CliError> {
+        let name = |what: &dyn std::fmt::Display| {
+            CliError::Usage(format!("--file {}: {what}", path.display()))
         };
-        let terms = file.rest.clone().try_into::<JobTerms>();
-        let terms = terms.map_err(|error| name(error.message()))?;
-        Ok((file, terms))
+        let text = std::fs::read_to_string(path).map_err(|error| name(&error))?;
+        if path.extension().is_some_and(|it| it == "json") {
+            serde_json::from_str(&text).map_err(|error| name(&error))
+        } else {
+            toml::from_str(&text).map_err(|error| name(&error))
+        }
     }
-}
 
-impl JobTerms {
     /// These terms, and where they say nothing those of `file`.
     #[must_use]
     pub fn over(self, file: Self) -> Self {
         let declared = (self.declaration, file.declaration);
         Self {
+            command: if self.command.is_empty() { file.command } else { self.command },
+            env: file.env.into_iter().chain(self.env).collect(),
             name: self.name.or(file.name),
             gpus: self.gpus.or(file.gpus),
             workers: self.workers.or(file.workers),
@@ -240,11 +233,11 @@ impl DeclarationTerms {
 mod tests {
     use super::*;
 
-    fn read(name: &str, text: &str) -> Result<(JobFile, JobTerms), String> {
+    fn read(name: &str, text: &str) -> Result<JobTerms, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
-        JobFile::read(&path).map_err(|error| error.to_string())
+        JobTerms::read(&path).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -254,11 +247,11 @@ mod tests {
         let json = r#"{"command": ["train", "--lr", "1"], "gpus": 2, "after": [3],
                        "env": {"A": "b"}, "declaration": {"epochs": 9}}"#;
         for (name, text) in [("job.toml", toml), ("job.json", json)] {
-            let (file, terms) = read(name, text).unwrap();
-            assert_eq!(file.command, ["train", "--lr", "1"]);
-            assert_eq!(file.env["A"], "b");
+            let terms = read(name, text).unwrap();
             let asked = JobTerms { gpus: Some(4), ..JobTerms::default() };
             let merged = asked.over(terms);
+            assert_eq!(merged.command, ["train", "--lr", "1"]);
+            assert_eq!(merged.env["A"], "b");
             assert_eq!((merged.gpus, merged.after), (Some(4), vec![3]));
             assert_eq!(merged.declaration.epochs, Some(9));
         }

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use shockwave_core::policies::Tuning;
 use shockwave_core::simulator::report::Contention;
 
 use super::playing::{PlayArgs, give};
-use crate::simulation::{self, Run, SimulationError};
+use crate::simulation::{self, Run, Setup, SimulationError};
 
 /// Plays a trace against a policy in virtual time.
 #[derive(Debug, Args)]
@@ -36,7 +37,10 @@ fn simulate(args: &SimulateArgs) -> Result<String, SimulationError> {
         return Ok(format!("{}\n", simulation::report(&run, !args.play.untimed)));
     }
     // What the third definition of rho divides by.
-    let isolated = simulation::run(&workload, &args.play.setup("gandiva-fair", false))?;
+    // What the policy is tuned to is not for the other one.
+    let plain = args.play.setup("gandiva-fair", false);
+    let plain = Setup { tuning: Tuning::default(), ..plain };
+    let isolated = simulation::run(&workload, &plain)?;
     Ok(summary(&run, &isolated))
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use shockwave_proto::{env, v1};
 
 use super::connect::{CliError, CoordinatorArgs, run_async};
-use super::job_file::{JobFile, JobTerms};
+use super::job_file::JobTerms;
 use super::{json, table};
 
 /// Hands a job in: a program that trains with the SDK, or any command
@@ -71,14 +71,12 @@ fn environment(
 impl SubmitArgs {
     /// The job, and the terms that it was made from.
     fn request(&self) -> Result<(v1::JobRequest, JobTerms), CliError> {
-        let (file, terms) = match &self.file {
-            Some(path) => {
-                let (file, terms) = JobFile::read(path)?;
-                (Some(file), self.terms.clone().over(terms))
-            }
-            None => (None, self.terms.clone()),
+        let mut terms = match &self.file {
+            Some(path) => self.terms.clone().over(JobTerms::read(path)?),
+            None => self.terms.clone(),
         };
-        let (of_file, variables) = file.map(|file| (file.command, file.env)).unwrap_or_default();
+        let (of_file, variables) =
+            (std::mem::take(&mut terms.command), std::mem::take(&mut terms.env));
         let command = if self.command.is_empty() { of_file } else { self.command.clone() };
         if command.is_empty() {
             let sentence = "no command: give one after `--` or as `command` in the file";

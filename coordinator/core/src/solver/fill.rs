@@ -47,7 +47,7 @@ pub(super) fn fill(
 }
 
 /// Best average gain per GPU round of going on from `n` rounds.
-fn gain(program: &Program, job: usize, n: usize) -> f64 {
+pub(super) fn gain(program: &Program, job: usize, n: usize) -> f64 {
     let item = &program.items[job];
     let values = program.value(job);
     let welfare = (n + 1..=item.rounds_max)

@@ -41,6 +41,9 @@ pub enum Placement {
     /// The next round goes by precedence, the others by few starts: for planners that plan again
     /// every round.
     ByPrecedence(Precedence),
+    /// Rounds go to those who gain most by them, for planners whose objective has nothing to say of
+    /// what comes after the window.
+    BySteepness,
 }
 
 /// Which path gave a plan.
@@ -82,11 +85,11 @@ pub fn solve(
     stop: &dyn Fn() -> bool,
 ) -> Plan {
     let found = search::search(program, effort, stop);
-    let first = match placement {
-        Placement::FewStarts => Precedence::default(),
-        Placement::ByPrecedence(first) => first,
+    let order = match placement {
+        Placement::FewStarts => Precedence::default().order(program, &found.rounds),
+        Placement::ByPrecedence(first) => first.order(program, &found.rounds),
+        Placement::BySteepness => precedence::steepest(program, &found.rounds),
     };
-    let order = first.order(program, &found.rounds);
     let schedule = match placement {
         Placement::FewStarts => {
             let mut schedule = pack(program, &found.rounds);
@@ -94,7 +97,7 @@ pub fn solve(
             fill::fill(program, &Sides::default(), &mut schedule, &mut counts);
             schedule
         }
-        Placement::ByPrecedence(_) => {
+        Placement::ByPrecedence(_) | Placement::BySteepness => {
             precedence::schedule_in_order(program, &found.rounds, &order, pack)
         }
     };

@@ -58,6 +58,14 @@ impl Precedence {
     }
 }
 
+/// Jobs with rounds before those without, each by what rounds are worth to them per GPU.
+pub(super) fn steepest(program: &Program, counts: &[usize]) -> Vec<usize> {
+    let mut ranked: Vec<(bool, f64, usize)> =
+        (0..counts.len()).map(|job| (counts[job] == 0, fill::gain(program, job, 0), job)).collect();
+    ranked.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
+    ranked.into_iter().map(|(_, _, job)| job).collect()
+}
+
 /// A schedule whose first round is filled in `order`. Its other rounds hold what is left of
 /// `counts`: in `order` as well when that leaves none out, otherwise with few restarts.
 pub(super) fn schedule_in_order(

@@ -25,7 +25,7 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { gap: 1e-6, branches: 200, core_work: 20_000_000 }
+        Self { gap: 1e-5, branches: 200, core_work: 20_000_000 }
     }
 }
 
