@@ -24,7 +24,7 @@ fn build_shim(lib: &Path) {
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .files(["shim/group.cpp", "shim/random.cpp"])
+        .files(["shim/group.cpp", "shim/precision.cpp", "shim/random.cpp"])
         .include("shim/gloo-declarations")
         // As system headers: their warnings are not ours.
         .flag(format!("-isystem{}", include.display()))

@@ -1,9 +1,10 @@
 //! Options of a program whose loop the SDK wraps, and what it writes at its end.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use serde::Serialize;
 use shockwave_sdk::checkpoint::Saved;
 use shockwave_sdk::lr::{BatchRule, LearningRate};
@@ -44,7 +45,7 @@ pub struct AdaptiveOptions {
     #[arg(long, value_delimiter = ',', value_parser = parse_entry, value_name = "EPOCH:BATCH")]
     pub schedule: Vec<(u64, u64)>,
     /// Epochs over which the learning rate follows a change of the batch size.
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true)]
     pub warmup_epochs: f64,
     /// Where checkpoints are kept; training goes on from the newest one. A coordinator sets it.
     #[arg(long, value_name = "DIR")]
@@ -55,9 +56,35 @@ pub struct AdaptiveOptions {
     /// Where results are written as JSON once training is complete.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Where metrics are written: JSON lines, TensorBoard's event files, Prometheus's text, a learning curve.
+    #[arg(long, value_name = "DIR")]
+    pub metrics: Option<PathBuf>,
+    /// Largest norm of the gradient; a longer one is shortened to it.
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    pub clip: Option<f64>,
     /// Where the index of each sample trained on is noted, for checking that none is lost.
     #[arg(long, value_name = "FILE")]
     pub sample_log: Option<PathBuf>,
+}
+
+/// A program's own options and those of an adaptive run.
+#[derive(Debug, Parser)]
+#[command(args_override_self = true)]
+struct Both<T: Args> {
+    #[command(flatten)]
+    own: T,
+    #[command(flatten)]
+    adaptive: AdaptiveOptions,
+}
+
+/// Reads the command line of a program whose loop the SDK wraps; `T` are the options of its plain twin.
+#[must_use]
+pub fn parse<T: Args + CommandFactory>() -> (T, AdaptiveOptions) {
+    let about = T::command().get_about().cloned().unwrap_or_default();
+    let command = Both::<T>::command().about(about);
+    let both = Both::<T>::from_arg_matches(&command.get_matches());
+    let Both { own, adaptive } = both.unwrap_or_else(|error| error.exit());
+    (own, adaptive)
 }
 
 fn parse_entry(text: &str) -> Result<(u64, u64), String> {
@@ -104,6 +131,12 @@ impl AdaptiveOptions {
         };
         let rate = LearningRate::new().rule(rule).warmup_epochs(self.warmup_epochs);
         let mut builder = builder.epochs(training.epochs).seed(training.seed).learning_rate(rate);
+        if let Some(folder) = &self.metrics {
+            builder = builder.metrics(folder);
+        }
+        if let Some(norm) = self.clip {
+            builder = builder.clip_norm(norm);
+        }
         if let Some(folder) = &self.checkpoint_dir {
             builder = builder.checkpoints(folder);
         }
@@ -128,7 +161,7 @@ impl AdaptiveOptions {
     /// The results cannot be written, or the session was ended too early.
     pub fn finish(&self, session: Session) -> Result<i32> {
         let mut results = Results {
-            test_accuracy: session.metrics().get("test_accuracy").copied(),
+            metrics: session.metrics().clone(),
             steps: session.steps(),
             batch: session.batch_size(),
             exact: session.is_exact(),
@@ -157,7 +190,9 @@ impl AdaptiveOptions {
 /// Results of a complete run.
 #[derive(Debug, Serialize)]
 struct Results {
-    test_accuracy: Option<f64>,
+    /// The last epoch's, by name.
+    #[serde(flatten)]
+    metrics: BTreeMap<String, f64>,
     steps: u64,
     /// The last batch size.
     batch: u64,

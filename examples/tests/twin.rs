@@ -21,11 +21,31 @@ fn added(old: &[&str], new: &[&str]) -> usize {
     new.len() - common[old.len()][new.len()]
 }
 
+/// The programs without and with a session.
+const TWINS: [(&str, &str, &str); 3] = [
+    (
+        "cifar",
+        include_str!("../src/bin/plain_cifar.rs"),
+        include_str!("../src/bin/resnet_cifar.rs"),
+    ),
+    (
+        "text",
+        include_str!("../src/bin/plain_text.rs"),
+        include_str!("../src/bin/transformer_text.rs"),
+    ),
+    (
+        "ratings",
+        include_str!("../src/bin/plain_ratings.rs"),
+        include_str!("../src/bin/neumf_ratings.rs"),
+    ),
+];
+
 #[test]
 fn the_sdk_adds_at_most_12_lines_to_a_plain_loop() {
-    let plain = main_of(include_str!("../src/bin/plain_cifar.rs"));
-    let wrapped = main_of(include_str!("../src/bin/resnet_cifar.rs"));
-    assert!(plain.len() > 15 && wrapped.len() > 15, "the programs have changed their shape");
-    let lines = added(&plain, &wrapped);
-    assert!(lines <= 12, "{lines} lines are new or changed");
+    for (name, plain, wrapped) in TWINS {
+        let (plain, wrapped) = (main_of(plain), main_of(wrapped));
+        assert!(plain.len() > 15 && wrapped.len() > 15, "{name}: a program has changed its shape");
+        let lines = added(&plain, &wrapped);
+        assert!(lines <= 12, "{name}: {lines} lines are new or changed");
+    }
 }

@@ -3,13 +3,15 @@
 //! Every figure is a median; what is compared runs in turns, so that a busy machine disturbs both alike.
 #![allow(clippy::unwrap_used)] // A benchmark that fails should stop.
 
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde_json::json;
+use shockwave_sdk::distributed::{Group, Rendezvous};
 use shockwave_sdk::monitor::{NoiseSettings, squared_norm};
 use shockwave_sdk::optim::{AdamW, Optimizer, Sgd};
 use shockwave_sdk::policy::{Accordion, BatchPolicy, Compose, Gns, Mode, Static};
-use shockwave_sdk::session::Every;
+use shockwave_sdk::session::{Builder, Every};
 use shockwave_sdk::{Batch, Dataset, Error, Output, Session};
 use tch::nn::{self, ModuleT, OptimizerConfig};
 use tch::{Device, Kind, Tensor};
@@ -104,6 +106,15 @@ impl Run {
         batch: u64,
         folder: Option<&std::path::Path>,
     ) -> Self {
+        Self::with(policy, batch, folder, |builder| builder)
+    }
+
+    fn with(
+        policy: impl BatchPolicy + 'static,
+        batch: u64,
+        folder: Option<&std::path::Path>,
+        settings: impl FnOnce(Builder<'_>) -> Builder<'_>,
+    ) -> Self {
         let vs = nn::VarStore::new(Device::Cpu);
         let net = Box::new(resnet18(&vs.root()));
         let optimizer: Box<dyn Optimizer> = match folder {
@@ -119,7 +130,7 @@ impl Run {
         if let Some(folder) = folder {
             builder = builder.checkpoints(folder);
         }
-        let mut session = builder.build(Noise(1000 * batch as usize)).unwrap();
+        let mut session = settings(builder).build(Noise(1000 * batch as usize)).unwrap();
         session.next_epoch().unwrap();
         Self { session, net, vs }
     }
@@ -172,6 +183,104 @@ fn monitoring(batch: u64, periods: usize, goal: f64) {
     );
 }
 
+/// The session's whole loop against a plain tch loop with tch's own optimiser, in turns.
+fn whole_loop(batch: u64, turns: usize) {
+    let plain_vs = nn::VarStore::new(Device::Cpu);
+    let plain_net = resnet18(&plain_vs.root());
+    let sgd = nn::Sgd { momentum: 0.9, dampening: 0.0, wd: 5e-4, nesterov: false };
+    let mut optimizer = sgd.build(&plain_vs, 1e-3).unwrap();
+    let data = Noise(1000 * batch as usize);
+    let mut session = Run::new(Static::new(batch), batch, None);
+    let mut ratios = Vec::new();
+    for turn in 0..=turns {
+        let start = cpu_s();
+        (0..5).for_each(|_| session.step());
+        let middle = cpu_s();
+        for step in 0..5 {
+            let indices: Vec<usize> =
+                (step * batch as usize..(step + 1) * batch as usize).collect();
+            let b = data.batch(&indices).unwrap();
+            let loss = plain_net.forward_t(&b.x, true).cross_entropy_for_logits(&b.y);
+            optimizer.backward_step(&loss);
+        }
+        if turn > 0 {
+            ratios.push((cpu_s() - middle) / (middle - start));
+        }
+    }
+    let value = median(ratios);
+    let name = format!("the session's loop, ResNet-18, B={batch}");
+    let against = "a plain tch loop with tch's own SGD";
+    row(&name, value, "times the samples/s of CPU time", ">= 0.98", Some(value >= 0.98), against);
+}
+
+/// What clipping and skipping add to a step: their passes over the gradient, against an SGD step.
+fn gradient_control() {
+    let mut with = Run::with(Static::new(2), 2, None, |b| b.clip_norm(1.0).skip_non_finite(true));
+    let mut without = Run::new(Static::new(2), 2, None);
+    let mut extra = Vec::new();
+    for turn in 0..=15 {
+        let start = cpu_s();
+        with.step();
+        let middle = cpu_s();
+        without.step();
+        if turn > 0 {
+            extra.push((2.0 * middle - start - cpu_s()) * 1e3);
+        }
+    }
+    let value = median(extra);
+    let name = "clipping and skipping, ResNet-18";
+    row(name, value, "ms of CPU time a step", "none set", None, "the same step without");
+    let reads = with.session.host_reads() as f64;
+    row("host reads of 16 such steps", reads, "reads", "0", Some(reads == 0.0), "");
+}
+
+const WORKER: &str = "SHOCKWAVE_BENCH_WORKER";
+
+/// One of two workers: sums 11.17 M floats, and rank 0 prints the median time.
+fn sum_as_worker() {
+    let meeting = Rendezvous::from_env().unwrap().unwrap();
+    let group = Group::join(&meeting).unwrap();
+    let mut buffer = Tensor::ones([11_173_962], (Kind::Float, Device::Cpu));
+    let mut times = Vec::new();
+    for turn in 0..=15 {
+        group.barrier().unwrap();
+        let start = Instant::now();
+        group.sum(&mut buffer).unwrap();
+        if turn > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    if group.is_chief() {
+        println!("{}", median(times));
+    }
+}
+
+/// Two processes on loopback. PyTorch's own gloo, which it should be compared with, needs PyTorch for Python.
+fn all_reduce() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = |rank: usize| {
+        Command::new(std::env::current_exe().unwrap())
+            .env(WORKER, "1")
+            .envs([("RANK", rank.to_string()), ("WORLD_SIZE", "2".into())])
+            .envs([("MASTER_ADDR", "127.0.0.1".into()), ("MASTER_PORT", port.to_string())])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let workers = [start(0), start(1)].map(|child| child.wait_with_output().unwrap());
+    let printed = String::from_utf8_lossy(&workers[0].stdout).trim().to_owned();
+    let against = "not compared: PyTorch for Python is not there";
+    let goal = "<= 1.1 x PyTorch's gloo";
+    row(
+        "all-reduce of 11.17 M floats, 2 ranks",
+        printed.parse().unwrap(),
+        "ms",
+        goal,
+        None,
+        against,
+    );
+}
+
 fn optimisers() {
     let vs = nn::VarStore::new(Device::Cpu);
     let _net = resnet18(&vs.root());
@@ -190,7 +299,7 @@ fn optimisers() {
                 // A step may overwrite the gradients.
                 grads.copy_(&noise);
                 let start = cpu_s();
-                tch::no_grad(|| ours.step(&mut params, &mut grads, 1e-6)).unwrap();
+                tch::no_grad(|| ours.step(&mut params, &mut grads, 1e-6, None)).unwrap();
                 let middle = cpu_s();
                 other.step();
                 if turn > 0 {
@@ -265,17 +374,26 @@ fn numerics() {
 fn main() {
     tch::set_num_threads(1);
     tch::manual_seed(1);
+    if std::env::var_os(WORKER).is_some() {
+        return sum_as_worker();
+    }
     eprintln!("numerics");
     numerics();
     eprintln!("optimisers");
     optimisers();
     eprintln!("checkpoints");
     checkpoints();
-    eprintln!("monitoring at B=16");
+    eprintln!("gradient control");
+    gradient_control();
+    eprintln!("all-reduce");
+    all_reduce();
+    eprintln!("the whole loop and monitoring at B=16");
+    whole_loop(16, 5);
     monitoring(16, 5, 2.0);
     // A step takes seconds on one core: REDUCE=1 leaves the large batch out.
     if std::env::var_os("REDUCE").is_none() {
-        eprintln!("monitoring at B=128");
+        eprintln!("the whole loop and monitoring at B=128");
+        whole_loop(128, 4);
         monitoring(128, 3, 1.0);
     }
 }

@@ -1,5 +1,5 @@
 // What the SDK needs of libtorch and tch does not bind, as plain C: process groups, generator
-// states, determinism.
+// states, determinism, autocast.
 //
 // Every function that can fail takes `error`: on failure it points to a message that
 // `shockwave_error_free` frees, and the function returns null or false. Tensors are `at::Tensor*`,
@@ -40,6 +40,11 @@ bool shockwave_set_generator_state(int cuda, void* state, char** error);
 
 // Only kernels that give the same bits each time; an operation that has none fails.
 bool shockwave_set_deterministic(bool on, char** error);
+
+// Turns autocast on for this thread, to bf16 or fp16; returns what `shockwave_autocast_end` needs to
+// bring back the state before (never negative, unless there is an error).
+int shockwave_autocast_begin(bool cuda, bool fp16, char** error);
+bool shockwave_autocast_end(bool cuda, int before, char** error);
 
 void shockwave_error_free(char* error);
 

@@ -158,6 +158,11 @@ impl Arena {
         &self.slots
     }
 
+    /// The trainable variables, in order of names.
+    pub(crate) fn variables(&self) -> Vec<Tensor> {
+        self.variables.iter().map(Tensor::shallow_clone).collect()
+    }
+
     /// Element kind of the buffers.
     pub fn kind(&self) -> Kind {
         self.params.kind()

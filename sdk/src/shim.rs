@@ -47,6 +47,16 @@ unsafe extern "C" {
         error: *mut *mut c_char,
     ) -> bool;
     fn shockwave_set_deterministic(on: bool, error: *mut *mut c_char) -> bool;
+    pub(crate) fn shockwave_autocast_begin(
+        cuda: bool,
+        fp16: bool,
+        error: *mut *mut c_char,
+    ) -> c_int;
+    pub(crate) fn shockwave_autocast_end(
+        cuda: bool,
+        before: c_int,
+        error: *mut *mut c_char,
+    ) -> bool;
     fn shockwave_error_free(error: *mut c_char);
 }
 
@@ -72,7 +82,7 @@ fn first_lines(message: &str) -> String {
     message[..end].trim_end().to_owned()
 }
 
-fn torch(message: String) -> Error {
+pub(crate) fn torch(message: String) -> Error {
     Error::Torch(TchError::Torch(message))
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use common::workers::{TASK, run, run_all};
 use common::{GrowAt, Images};
 use serde::{Deserialize, Serialize};
+use shockwave_sdk::gradient::LossScale;
 use shockwave_sdk::optim::Sgd;
 use shockwave_sdk::policy::Needs;
 use shockwave_sdk::session::Every;
@@ -44,11 +45,13 @@ struct Setup {
     stop: Option<(usize, u64)>,
     /// (rank, step) at which a worker dies.
     die: Option<(usize, u64)>,
+    /// The factor on the loss.
+    scale: Option<f64>,
 }
 
 impl Setup {
     fn new(samples: usize, from: u64, to: u64) -> Self {
-        Self { samples, from, to, folder: None, stop: None, die: None }
+        Self { samples, from, to, folder: None, stop: None, die: None, scale: None }
     }
 
     fn in_folder(&self, folder: &Path) -> Self {
@@ -101,6 +104,9 @@ fn train(setup: &Setup, rank: usize) -> Result<Left, Error> {
         .handle_signals(false);
     if let Some(folder) = &setup.folder {
         builder = builder.checkpoints(folder);
+    }
+    if let Some(scale) = setup.scale {
+        builder = builder.loss_scale(LossScale::Fixed(scale));
     }
     let mut session = builder.build(data)?;
     let mut losses = Vec::new();
@@ -193,6 +199,14 @@ fn two_and_four_workers_end_as_one_process_does() {
         let ((s, g2), (alone_s, alone_g2)) = (workers[0].noise.unwrap(), alone.noise.unwrap());
         assert!((0.3..3.0).contains(&(s / alone_s)) && g2.abs() < 10.0 * alone_g2.abs().max(s));
     }
+}
+
+#[test]
+fn a_loss_scale_that_is_a_power_of_two_changes_no_bit() {
+    let setup = Setup::new(90, 12, 30);
+    let scaled = Setup { scale: Some(512.0), ..setup.clone() };
+    // Weights, losses and the noise scale of the workers' own norms.
+    assert_eq!(scaled.run(2), setup.run(2));
 }
 
 #[test]

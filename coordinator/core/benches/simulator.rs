@@ -95,7 +95,7 @@ fn median_s(workload: &Workload, gpus: u32, policy: &str, runs: usize) -> Option
     let mut times: Vec<f64> = (0..runs)
         .map(|_| {
             let mut policy = policies::by_name(policy)?;
-            let mut predictor = predictor::by_name("restatement", Profile::default()).ok()?;
+            let mut predictor = predictor::by_name(predictor::DEFAULT, Profile::default()).ok()?;
             let begun = Instant::now();
             published::simulate(workload, gpus, policy.as_mut(), predictor.as_mut(), &mut ());
             Some(begun.elapsed().as_secs_f64())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use shockwave_core::market::{Buyer, MicroJob, Objective, Window};
-use shockwave_core::solver::{Effort, Placement, Plan, Program, solve};
+use shockwave_core::solver::{Effort, Placement, Plan, Precedence, Program, solve};
 
 /// Whether the counts can be packed: every set of rounds for every job, memoised on what is left.
 fn packable(program: &Program, counts: &[usize]) -> bool {
@@ -75,6 +75,7 @@ fn buyer(gangs: Vec<u32>) -> impl Strategy<Value = Buyer> {
                 elapsed_s: f64::from(elapsed),
                 attained_s: f64::from(elapsed) * 0.4,
                 contention: 1.5,
+                left_lower_s: left_s,
                 left_upper_s: left_s,
             }
         })
@@ -106,7 +107,7 @@ fn check(program: &Program, plan: &Plan) {
 
 fn tiny_plan_is_certified(window: &Window, objective: Objective) -> f64 {
     let program = objective.program(window);
-    let ranked = Placement::ByPrecedence { stay: 1.3 };
+    let ranked = Placement::ByPrecedence(Precedence::default());
     check(&program, &solve(&program, &Effort::default(), ranked, &|| false));
     let plan = solve(&program, &Effort::default(), Placement::FewStarts, &|| false);
     check(&program, &plan);

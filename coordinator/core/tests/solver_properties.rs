@@ -7,8 +7,8 @@ mod instances;
 use proptest::prelude::*;
 use shockwave_core::market::{Buyer, MicroJob, Objective, Window};
 use shockwave_core::solver::{
-    Effort, ExactError, Method, Placement, Plan, Program, Sides, polish, solve, solve_constrained,
-    solve_exact,
+    Effort, ExactError, Method, Placement, Plan, Precedence, Program, Sides, polish, solve,
+    solve_constrained, solve_exact,
 };
 
 fn plan(program: &Program) -> Plan {
@@ -36,7 +36,7 @@ proptest! {
             let program = objective.program(&instances::window(jobs, gpus, rounds, objective, seed));
             let plan = plan(&program);
             assert_sound(&program, &plan);
-            let ranked = Placement::ByPrecedence { stay: 1.3 };
+            let ranked = Placement::ByPrecedence(Precedence::default());
             assert_sound(&program, &solve(&program, &Effort::default(), ranked, &|| false));
         }
     }
@@ -149,6 +149,7 @@ fn one_iteration(serial_h: f64, gpus: u32) -> Buyer {
         elapsed_s: 0.0,
         attained_s: 0.0,
         contention: f64::from(gpus) * 3.0 / 4.0,
+        left_lower_s: serial_h * 3600.0 / f64::from(gpus),
         left_upper_s: serial_h * 3600.0 / f64::from(gpus),
     }
 }
@@ -159,7 +160,8 @@ fn one_iteration(serial_h: f64, gpus: u32) -> Buyer {
 #[test]
 fn figure_1_the_market_is_fair_and_fast() {
     let buyers = vec![one_iteration(12.0, 3), one_iteration(8.0, 2), one_iteration(6.0, 2)];
-    let window = Window { gpus: 4, rounds: 8, round_s: 3600.0, k: 8.0, lambda: 10.0, buyers };
+    let (k, lambda) = Objective::FinishTime.parameters();
+    let window = Window { gpus: 4, rounds: 8, round_s: 3600.0, k, lambda, buyers };
     let program = Objective::FinishTime.program(&window);
     let plan = plan(&program);
     assert_sound(&program, &plan);
@@ -167,8 +169,12 @@ fn figure_1_the_market_is_fair_and_fast() {
         (0..3).map(|job| plan.schedule.rounds_of(job).last().unwrap() as f64 + 1.0).collect();
     let counts = plan.schedule.counts();
     assert_eq!(counts, [4, 4, 3]);
-    let ranked =
-        solve(&program, &Effort::default(), Placement::ByPrecedence { stay: 1.3 }, &|| false);
+    let ranked = solve(
+        &program,
+        &Effort::default(),
+        Placement::ByPrecedence(Precedence::default()),
+        &|| false,
+    );
     let mut mean = 0.0;
     for (job, serial_h) in [12.0, 8.0, 6.0].into_iter().enumerate() {
         let end_h = ranked.schedule.rounds_of(job).last().unwrap() as f64 + 1.0;

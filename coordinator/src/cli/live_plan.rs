@@ -93,8 +93,14 @@ fn render(plan: &LivePlan) -> String {
         plan.policy,
         plan.solve_s
     );
-    if let Some(gap) = plan.gap {
-        text.push_str(&format!("; at most {:.2e} from the optimum", gap.max(0.0)));
+    if let (Some(gap), Some(objective), Some(bound)) = (plan.gap, plan.objective, plan.bound) {
+        text.push_str(&format!(
+            "\nobjective {objective:.6}, at most {bound:.6} is possible: gap {:.1e}",
+            gap.max(0.0)
+        ));
+    }
+    if let Some(price) = plan.rounds.iter().find_map(|round| round.price) {
+        text.push_str(&format!("\na device costs {price:.3e} of the objective a round"));
     }
     if plan.jobs.is_empty() {
         text.push_str("\nno job is active");

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use shockwave_core::policies::Tuning;
+use shockwave_core::predictor;
 use shockwave_core::simulator::Faults;
 
 use crate::simulation::{Semantics, Setup, SimulationError, Source};
@@ -31,8 +33,20 @@ pub struct PlayArgs {
     #[arg(long, value_name = "WHAT")]
     pub faults: Option<Faults>,
     /// How run times are forecast; `exact` knows the future, for comparison.
-    #[arg(long, value_name = "NAME", default_value = "restatement")]
+    #[arg(long, value_name = "NAME", default_value = predictor::DEFAULT)]
     pub predictor: String,
+    /// T: rounds of the planning window of a market policy.
+    #[arg(long, value_name = "ROUNDS")]
+    pub window_t: Option<usize>,
+    /// k: the power of rho in a job's budget.
+    #[arg(long, value_name = "NUMBER")]
+    pub power_k: Option<f64>,
+    /// lambda: the weight of the makespan.
+    #[arg(long, value_name = "NUMBER")]
+    pub makespan_lambda: Option<f64>,
+    /// Trajectories of each job that the policy shockwave plans for; 1: the mean forecast.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub samples: usize,
     /// Seed of everything that is drawn.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
@@ -54,6 +68,12 @@ impl PlayArgs {
     pub(super) fn setup(&self, policy: &str, record: bool) -> Setup {
         Setup {
             predictor: self.predictor.clone(),
+            tuning: Tuning {
+                rounds: self.window_t,
+                k: self.power_k,
+                lambda: self.makespan_lambda,
+                samples: self.samples,
+            },
             semantics: self.semantics,
             gpus_per_node: self.gpus_per_node,
             faults: self.faults.unwrap_or_default(),

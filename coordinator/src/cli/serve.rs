@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Deserialize;
 use shockwave_core::engine;
+use shockwave_core::policies::Tuning;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::connect::{CliError, finish};
@@ -86,7 +87,19 @@ pub struct ServeSettings {
     /// Scheduling policy [default: shockwave]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// Predictor of batch sizes and run times [default: restatement]
+    /// T: rounds of the planning window [default: the policy's, 30; shockwave-paper: 20]
+    #[arg(long, value_name = "ROUNDS")]
+    pub window_t: Option<usize>,
+    /// k: the power of rho in a job's budget [default: the policy's, 8; shockwave-paper: 5]
+    #[arg(long, value_name = "NUMBER")]
+    pub power_k: Option<f64>,
+    /// lambda: the weight of the makespan [default: the policy's, 10; shockwave-paper: 0.001]
+    #[arg(long, value_name = "NUMBER")]
+    pub makespan_lambda: Option<f64>,
+    /// Trajectories of each job that the policy shockwave plans for [default: 1, the mean forecast]
+    #[arg(long, value_name = "COUNT")]
+    pub samples: Option<usize>,
+    /// Predictor of batch sizes and run times [default: hierarchical]
     #[arg(long, value_name = "NAME")]
     pub predictor: Option<String>,
     /// Plan again when a job changes its batch size [default: true]
@@ -219,6 +232,10 @@ impl ServeSettings {
             plan_budget_s: self.plan_budget_s.or(other.plan_budget_s),
             min_run_s: self.min_run_s.or(other.min_run_s),
             policy: self.policy.or(other.policy),
+            window_t: self.window_t.or(other.window_t),
+            power_k: self.power_k.or(other.power_k),
+            makespan_lambda: self.makespan_lambda.or(other.makespan_lambda),
+            samples: self.samples.or(other.samples),
             predictor: self.predictor.or(other.predictor),
             reactive: self.reactive.or(other.reactive),
             log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
@@ -244,6 +261,12 @@ impl ServeSettings {
         Configuration {
             engine,
             policy: self.policy.clone().unwrap_or(default.policy),
+            tuning: Tuning {
+                rounds: self.window_t,
+                k: self.power_k,
+                lambda: self.makespan_lambda,
+                samples: self.samples.unwrap_or(default.tuning.samples),
+            },
             predictor: self.predictor.clone().unwrap_or(default.predictor),
             log_bytes_max: self.log_bytes_max.unwrap_or(default.log_bytes_max),
             jobs_max: self.jobs_max.unwrap_or(default.jobs_max),

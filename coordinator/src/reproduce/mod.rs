@@ -9,9 +9,9 @@ mod toy;
 
 use std::path::{Path, PathBuf};
 
-use shockwave_core::policies;
 use shockwave_core::simulator::profiles::{Profiles, Throughputs};
 use shockwave_core::simulator::{Workload, trace};
+use shockwave_core::{policies, predictor};
 
 use crate::simulation::{
     self, Run, Setup, SimulationError, load_profiles, load_throughputs, read, write,
@@ -19,7 +19,7 @@ use crate::simulation::{
 use report::Report;
 
 /// The default forecast.
-pub const PREDICTOR: &str = "restatement";
+pub const PREDICTOR: &str = predictor::DEFAULT;
 /// Seed of everything that is drawn.
 pub const SEED: u64 = 1;
 

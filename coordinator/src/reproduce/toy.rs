@@ -57,6 +57,7 @@ fn view(left_h: &[f64; 3], running: &[JobId], round: u64) -> ClusterView {
                 total_s: attained_s + left_s,
                 left: RunTime::Exact(left_s),
             },
+            samples: Vec::new(),
             contention_max: contention(gpus).max(1.0),
             contention_mean: contention(gpus).max(1.0),
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use shockwave_core::engine::{self, Engine};
-use shockwave_core::policies::{self, Policy};
+use shockwave_core::policies::{self, Policy, Tuning};
 use shockwave_core::predictor::{self, Predictor, Profile};
 
 /// The configuration that decisions depend on.
@@ -12,6 +12,9 @@ pub struct Configuration {
     pub engine: engine::Settings,
     /// Name of the policy.
     pub policy: String,
+    /// Settings of its market.
+    #[serde(default)]
+    pub tuning: Tuning,
     /// Name of the predictor.
     pub predictor: String,
     /// Most bytes of log kept for a job, bytes.
@@ -28,16 +31,12 @@ impl Default for Configuration {
                 ..engine::Settings::default()
             },
             policy: "shockwave".into(),
-            predictor: "restatement".into(),
+            tuning: Tuning::default(),
+            predictor: predictor::DEFAULT.into(),
             log_bytes_max: 64 << 20,
             jobs_max: 100_000,
         }
     }
-}
-
-/// Names of all policies.
-fn policy_names() -> String {
-    policies::REGISTRY.iter().map(|entry| entry.0).collect::<Vec<_>>().join(", ")
 }
 
 /// A configuration that cannot be.
@@ -46,12 +45,9 @@ pub enum ConfigurationError {
     /// A setting of the engine.
     #[error(transparent)]
     Setting(#[from] engine::SettingsError),
-    /// The policy's name.
-    #[error("there is no policy {got:?}, expected one of {}", policy_names())]
-    Policy {
-        /// What it was.
-        got: String,
-    },
+    /// The policy.
+    #[error(transparent)]
+    Policy(#[from] policies::PolicyError),
     /// The predictor's name.
     #[error(transparent)]
     Predictor(#[from] predictor::UnknownPredictor),
@@ -61,10 +57,9 @@ impl Configuration {
     /// A new instance of the policy.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When there is none of that name, or it cannot be set so.
     pub fn policy(&self) -> Result<Box<dyn Policy>, ConfigurationError> {
-        policies::by_name(&self.policy)
-            .ok_or_else(|| ConfigurationError::Policy { got: self.policy.clone() })
+        Ok(policies::tuned(&self.policy, &self.tuning)?)
     }
 
     fn predictor(&self) -> Result<Box<dyn Predictor>, ConfigurationError> {

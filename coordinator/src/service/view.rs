@@ -1,7 +1,7 @@
 //! What users see: a job, the plan.
 
 use shockwave_core::engine::{Outcome, Standing};
-use shockwave_core::types::{Decision, JobId};
+use shockwave_core::types::{Decision, JobId, RoundPlan};
 use shockwave_proto::v1::{
     DeviceRef, EtaInfo, JobInfo, JobState, PlanReply, PlannedJob, PlannedRound,
 };
@@ -133,6 +133,12 @@ fn reason(job: &Job, standing: Option<Standing>) -> String {
     }
 }
 
+/// Price of a device in round `index`, when the plan has one for it.
+fn price(plan: &RoundPlan, index: u64) -> Option<f64> {
+    let offset = usize::try_from(index.checked_sub(plan.first_round)?).ok()?;
+    plan.appraisal.as_ref()?.prices.get(offset).copied()
+}
+
 /// The plan now in force.
 #[must_use]
 pub fn plan(owner: &Owner) -> PlanReply {
@@ -143,13 +149,16 @@ pub fn plan(owner: &Owner) -> PlanReply {
     let now = PlannedRound { round, job_ids: running.copied().collect(), price: None };
     let mut rounds = vec![now];
     let decision = engine.decision();
+    let mut appraisal = None;
     if let Some(Decision::Plan(plan)) = decision {
+        appraisal = plan.appraisal.as_ref();
         let later = (plan.first_round..).zip(&plan.rounds).filter(|(index, _)| *index > round);
         rounds.extend(later.map(|(index, jobs)| PlannedRound {
             round: index,
             job_ids: jobs.iter().map(|job| job.0).collect(),
-            price: None,
+            price: price(plan, index),
         }));
+        rounds[0].price = price(plan, round);
     }
     let jobs = engine.jobs().filter_map(|id| {
         let explanation = engine.explain(id)?;
@@ -168,9 +177,9 @@ pub fn plan(owner: &Owner) -> PlanReply {
         gpus: engine.gpus(),
         jobs: jobs.collect(),
         planned: rounds,
-        gap: None,
-        objective: None,
-        bound: None,
+        gap: appraisal.map(|it| it.gap),
+        objective: appraisal.map(|it| it.objective),
+        bound: appraisal.map(|it| it.upper_bound),
         solve_s: owner.state.book.rounds.solve_s,
         policy: engine.policy_name().to_owned(),
     }

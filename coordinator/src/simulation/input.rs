@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use shockwave_core::policies::PolicyError;
 use shockwave_core::simulator::profiles::{Profiles, Throughputs};
 use shockwave_core::simulator::{InputError, Workload};
 
@@ -25,14 +26,9 @@ pub enum SimulationError {
         /// Line, column, and what would be right.
         source: InputError,
     },
-    /// A policy that does not exist.
-    #[error("there is no policy `{got}`, expected one of {known}")]
-    Policy {
-        /// What was asked for.
-        got: String,
-        /// What exists.
-        known: String,
-    },
+    /// A policy that cannot be.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A predictor that does not exist.
     #[error("there is no predictor `{got}`, expected one of {known}")]
     Predictor {

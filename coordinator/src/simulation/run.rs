@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use shockwave_core::policies::{self, Policy};
+use shockwave_core::policies::{self, Policy, Tuning};
 use shockwave_core::predictor::{self, Predictor};
 use shockwave_core::simulator::{
     Exact, Faults, Noisy, Observer, Outcome, Workload, product, published,
@@ -42,6 +42,8 @@ pub struct Setup {
     pub policy: String,
     /// Predictor, by name.
     pub predictor: String,
+    /// Settings of the market of a policy by name.
+    pub tuning: Tuning,
     /// Whose behaviour.
     pub semantics: Semantics,
     /// GPUs in each machine (product semantics).
@@ -61,7 +63,8 @@ impl Setup {
         Self {
             gpus,
             policy: policy.to_owned(),
-            predictor: "restatement".into(),
+            predictor: predictor::DEFAULT.into(),
+            tuning: Tuning::default(),
             semantics: Semantics::Published,
             gpus_per_node: 8,
             faults: Faults::default(),
@@ -133,7 +136,7 @@ impl Run {
 /// # Errors
 /// [`SimulationError`] when a name does not exist or a job fits on no cluster of this size.
 pub fn run(workload: &Workload, setup: &Setup) -> Result<Run, SimulationError> {
-    run_policy(workload, setup, make_policy(&setup.policy)?.as_mut())
+    run_policy(workload, setup, policies::tuned(&setup.policy, &setup.tuning)?.as_mut())
 }
 
 /// Runs one simulation of any policy, such as a user's own.
@@ -197,13 +200,6 @@ pub fn run_with(
     Ok(Run { setup: setup.clone(), outcome, wall, decisions, trail })
 }
 
-fn make_policy(name: &str) -> Result<Box<dyn Policy>, SimulationError> {
-    policies::by_name(name).ok_or_else(|| SimulationError::Policy {
-        got: name.to_owned(),
-        known: policies::REGISTRY.iter().map(|entry| entry.0).collect::<Vec<_>>().join(", "),
-    })
-}
-
 fn make_predictor(
     setup: &Setup,
     workload: &Workload,
@@ -257,12 +253,14 @@ impl Observer for Watch {
         self.asked = Some(Instant::now());
     }
 
-    fn decided(&mut self, view: &ClusterView, _decision: &Decision, policy: &dyn Policy) {
+    fn decided(&mut self, view: &ClusterView, decision: &Decision, _policy: &dyn Policy) {
         self.decisions.extend(self.asked.take().map(|asked| asked.elapsed()));
         if !self.record {
             return;
         }
-        if let Some(price) = policy.prices().first() {
+        if let Decision::Plan(plan) = decision
+            && let Some(price) = plan.appraisal.as_ref().and_then(|it| it.prices.first())
+        {
             self.trail.prices.push((view.now_s, *price));
         }
         let forecast =

@@ -3,27 +3,14 @@
 use anyhow::Result;
 use clap::Parser;
 use shockwave_examples::accuracy::Accuracy;
-use shockwave_examples::options::{DataOptions, NetworkOptions, TrainingOptions};
+use shockwave_examples::cifar::{CifarOptions, ResNet};
 use shockwave_examples::plain::in_order;
-use shockwave_examples::resnet::ResNet;
 use shockwave_sdk::Dataset;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
 
-/// Trains a ResNet on CIFAR-10.
-#[derive(Debug, Parser)]
-#[command(args_override_self = true)]
-struct Options {
-    #[command(flatten)]
-    data: DataOptions,
-    #[command(flatten)]
-    network: NetworkOptions,
-    #[command(flatten)]
-    training: TrainingOptions,
-}
-
 fn main() -> Result<()> {
-    let options = Options::parse();
+    let options = CifarOptions::parse();
     options.training.prepare();
     let (train, test) = options.data.load()?;
     let vars = VarStore::new(Device::cuda_if_available());

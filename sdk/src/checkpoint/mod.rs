@@ -28,6 +28,7 @@ pub use folder::{Best, Checkpoints, Saved};
 pub use name::Name;
 pub use read::Loaded;
 pub use snapshot::{HostTensor, Snapshot};
+pub use write::write_safetensors;
 pub(crate) use writer::Writer;
 
 /// File with all named variables of the model.

@@ -53,6 +53,21 @@ impl HostTensor {
         Ok(Self { dtype: *dtype, shape, bytes })
     }
 
+    /// The element kind by safetensors' name, such as "F32".
+    pub fn kind_name(&self) -> String {
+        format!("{:?}", self.dtype)
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The size in bytes.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) fn from_view(view: &safetensors::tensor::TensorView<'_>) -> Self {
         let (shape, bytes) = (view.shape().to_vec(), view.data().to_vec());
         Self { dtype: view.dtype(), shape, bytes }

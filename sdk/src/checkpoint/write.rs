@@ -48,13 +48,27 @@ fn write_text(path: &Path, text: &[u8]) -> Result<(), Error> {
     write().map_err(Error::io("write", path))
 }
 
+/// Writes tensors as one plain safetensors file, durably: the file is the old one or the whole new one.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn write_safetensors(path: &Path, tensors: &BTreeMap<String, HostTensor>) -> Result<(), Error> {
+    replace(path, |temporary| write_tensors(temporary, tensors))
+}
+
 /// Replaces a small file so that it is either the old or the new one, durably.
 pub(super) fn replace_file(path: &Path, text: &[u8]) -> Result<(), Error> {
+    replace(path, |temporary| write_text(temporary, text))
+}
+
+fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     let temporary = path.with_extension(format!("tmp-{}", std::process::id()));
-    write_text(&temporary, text)?;
+    write(&temporary)?;
     File::open(&temporary).and_then(|f| f.sync_all()).map_err(Error::io("sync", &temporary))?;
     fs::rename(&temporary, path).map_err(Error::io("rename", path))?;
-    sync_folder(path.parent().unwrap_or(Path::new(".")))
+    // A bare file name: the folder is the current one.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    sync_folder(parent.unwrap_or(Path::new(".")))
 }
 
 /// What was written.

@@ -111,7 +111,8 @@ impl Records {
     /// Keeps the first `count` pictures.
     pub fn truncate(&mut self, count: usize) {
         self.labels.truncate(count);
-        self.pixels.truncate(count * IMAGE_BYTES);
+        // Any count may be asked for: usize::MAX keeps all.
+        self.pixels.truncate(count.saturating_mul(IMAGE_BYTES));
     }
 
     /// Adds the records of one file's bytes; `file` is named in errors.
@@ -221,6 +222,15 @@ mod tests {
         let mut bytes = vec![fill; RECORD_BYTES];
         bytes[0] = label;
         bytes
+    }
+
+    #[test]
+    fn more_than_there_are_is_all() {
+        let mut records = Records { labels: vec![1, 2], pixels: vec![0; 2 * IMAGE_BYTES] };
+        records.truncate(usize::MAX);
+        assert_eq!((records.labels.len(), records.pixels.len()), (2, 2 * IMAGE_BYTES));
+        records.truncate(1);
+        assert_eq!((records.labels.len(), records.pixels.len()), (1, IMAGE_BYTES));
     }
 
     fn folder_with(files: &[(&str, Vec<u8>)]) -> tempfile::TempDir {

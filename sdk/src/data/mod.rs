@@ -2,10 +2,12 @@
 
 pub mod cifar;
 mod images;
+mod loader;
 mod sampler;
 pub mod synthetic;
 
 pub use images::{Images, Normalisation};
+pub(crate) use loader::{Loader, Request};
 pub(crate) use sampler::step_seed;
 pub use sampler::{Draw, Sampler};
 

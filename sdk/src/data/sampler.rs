@@ -106,6 +106,12 @@ impl Sampler {
         &self.order[self.cursor..end]
     }
 
+    /// The `n` samples (fewer at the end) that come after `skipped` further ones, without moving on.
+    pub fn peek_after(&self, skipped: usize, n: usize) -> &[usize] {
+        let start = self.cursor.saturating_add(skipped).min(self.order.len());
+        &self.order[start..start.saturating_add(n).min(self.order.len())]
+    }
+
     /// Moves on by `n` samples.
     pub fn advance(&mut self, n: usize) {
         self.cursor = self.cursor.saturating_add(n).min(self.order.len());

@@ -1,11 +1,13 @@
 //! What is measured while training: all on the device, read once per epoch or decision.
 
+mod hessian;
 mod host;
 mod noise;
 mod norms;
 mod split;
 mod state;
 
+pub use hessian::{Eigenvalue, PowerIteration, top_eigenvalue, trace};
 pub use host::HostReads;
 pub use noise::{NoiseAverage, NoiseEstimate, NoiseSample};
 pub use norms::{dot, squared_norm, squared_norm_by_slot};
@@ -15,6 +17,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::Error;
 use crate::arena::Arena;
+use crate::gradient::Settled;
 use crate::policy::Needs;
 use split::{ROW, Row, Split};
 
@@ -62,8 +65,23 @@ pub(crate) struct Reading {
     pub grad_norm: f64,
     /// See [`crate::policy::Observation::layer_norms`]; empty when it was not asked for.
     pub layer_norms: Vec<f64>,
-    /// The loss sum and the squared norm of the last step's gradient as they lie on the device.
-    raw: (f64, f64),
+    /// The sums over the epoch as they lie on the device.
+    raw: state::Sums,
+    /// What was asked for besides.
+    pub extra: Vec<f64>,
+}
+
+/// A step as it was taken, up to the optimiser.
+pub(crate) struct Taken<'a> {
+    /// Mean loss per sample, on the device.
+    pub loss: &'a Tensor,
+    pub samples: usize,
+    /// The batch size over the initial one.
+    pub weight: f64,
+    /// Whether this is the epoch's last step.
+    pub last: bool,
+    /// How the gradient is scaled, and whether the step is skipped.
+    pub settled: Option<&'a Settled>,
 }
 
 /// Measures the loss, gradient norms and gradient noise of a run.
@@ -75,6 +93,8 @@ pub(crate) struct Monitor {
     /// The loss times samples, summed over the epoch: a double-precision scalar on the device.
     loss: Tensor,
     loss_samples: u64,
+    /// Samples of skipped steps among them: a double-precision scalar on the device.
+    uncounted: Tensor,
     /// Squared norm of the epoch's last step's gradient, on the device.
     last_square: Tensor,
     /// The gradient summed over the epoch (Accordion).
@@ -99,6 +119,7 @@ impl Monitor {
             reads: HostReads::default(),
             loss: scalar(0.0)?,
             loss_samples: 0,
+            uncounted: scalar(0.0)?,
             last_square: scalar(f64::NAN)?,
             window: buffer(needs.layer_norms)?,
             before: buffer(needs.noise)?,
@@ -126,6 +147,7 @@ impl Monitor {
         arena: &Arena,
         numbers: &Tensor,
         parts: Vec<usize>,
+        inverse: Option<&Tensor>,
     ) -> Result<(), Error> {
         if parts.len() < 2 {
             return Ok(());
@@ -133,9 +155,18 @@ impl Monitor {
         let total = squared_norm(arena.grads())?.f_reshape([1])?;
         let values =
             Tensor::f_cat(&[&numbers.f_narrow(0, 0, 2)?, &total, &total.f_zeros_like()?], 0)?;
-        self.rows.push(Row::of_workers(values, parts));
+        self.push(Row::of_workers(values, parts), inverse)
+    }
+
+    /// Keeps a row for the next read; `inverse` is one over the loss scale of the gradients behind it.
+    fn push(&mut self, mut row: Row, inverse: Option<&Tensor>) -> Result<(), Error> {
+        if let Some(inverse) = inverse {
+            // All numbers of a row are squares or products of gradients.
+            let _ = row.values.f_mul_(&inverse.f_square()?)?;
+        }
+        self.rows.push(row);
         if self.rows.len() >= MAX_ROWS {
-            self.read(None)?;
+            self.read(None, None)?;
         }
         Ok(())
     }
@@ -160,47 +191,69 @@ impl Monitor {
         parts
     }
 
-    /// To be called after each part's backward.
-    pub(crate) fn after_part(&mut self, arena: &Arena) -> Result<(), Error> {
-        if let (Some(split), Some(before)) = (&mut self.split, &mut self.before) {
-            self.rows.extend(split.after_part(arena.grads(), before)?);
-        }
-        if self.rows.len() >= MAX_ROWS {
-            self.read(None)?;
-        }
-        Ok(())
-    }
-
-    /// To be called after a step's last backward, before the optimiser: `weight` is the batch size over the initial
-    /// one, `last` says whether this is the epoch's last step.
-    pub(crate) fn after_backward(
+    /// To be called after each part's backward; `inverse` is one over the loss scale, when there is one.
+    pub(crate) fn after_part(
         &mut self,
         arena: &Arena,
-        loss: &Tensor,
-        samples: usize,
-        weight: f64,
-        last: bool,
+        inverse: Option<&Tensor>,
     ) -> Result<(), Error> {
-        let part = loss.f_to_kind(Kind::Double)?.f_mul_scalar(samples as f64)?;
+        let (Some(split), Some(before)) = (&mut self.split, &mut self.before) else {
+            return Ok(());
+        };
+        match split.after_part(arena.grads(), before)? {
+            Some(row) => self.push(row, inverse),
+            None => Ok(()),
+        }
+    }
+
+    /// To be called after a step's last backward, before the gradient is clipped.
+    pub(crate) fn after_backward(&mut self, arena: &Arena, step: &Taken<'_>) -> Result<(), Error> {
+        let samples = step.samples as f64;
+        let mut part = step.loss.f_to_kind(Kind::Double)?.f_mul_scalar(samples)?;
+        let settled = step.settled;
+        if let Some(open) = settled.and_then(|s| s.open.as_ref()) {
+            let shut = open.f_eq(0.0)?;
+            part = part.f_masked_fill(&shut, 0.0)?;
+            let _ = self.uncounted.f_add_(&shut.f_to_kind(Kind::Double)?.f_mul_scalar(samples)?)?;
+        }
         let _ = self.loss.f_add_(&part)?;
-        self.loss_samples += samples as u64;
+        self.loss_samples += step.samples as u64;
         if let Some(window) = &mut self.window {
-            if weight == 1.0 {
-                let _ = window.f_add_(arena.grads())?;
-            } else {
-                let weight = crate::optim::scalar(weight, arena.kind(), arena.device())?;
-                let _ = window.f_addcmul_(arena.grads(), &weight)?;
+            match settled.and_then(|s| s.inverse.as_ref()) {
+                None if step.weight == 1.0 => drop(window.f_add_(arena.grads())?),
+                None => {
+                    let weight = crate::optim::scalar(step.weight, arena.kind(), arena.device())?;
+                    let _ = window.f_addcmul_(arena.grads(), &weight)?;
+                }
+                Some(inverse) => {
+                    let weight = inverse.f_mul_scalar(step.weight)?.f_to_kind(arena.kind())?;
+                    let _ = window.f_addcmul_(arena.grads(), &weight)?;
+                }
             }
         }
-        if last {
-            self.last_square = squared_norm(arena.grads())?;
+        if step.last {
+            self.last_square = match settled {
+                Some(settled) => settled.square.shallow_clone(),
+                None => squared_norm(arena.grads())?,
+            };
         }
         Ok(())
     }
 
-    /// One host read of everything that is waiting on the device; `arena` asks for the norms of the window too.
-    pub(crate) fn read(&mut self, arena: Option<&Arena>) -> Result<Reading, Error> {
-        let mut tensors = vec![self.loss.shallow_clone(), self.last_square.shallow_clone()];
+    /// One host read of everything that is waiting on the device; `arena` asks for the norms of the window too, `extra`
+    /// for numbers of somebody else.
+    pub(crate) fn read(
+        &mut self,
+        arena: Option<&Arena>,
+        extra: Option<Tensor>,
+    ) -> Result<Reading, Error> {
+        let mut tensors = vec![
+            self.loss.shallow_clone(),
+            self.last_square.shallow_clone(),
+            self.uncounted.shallow_clone(),
+        ];
+        let more = extra.as_ref().map_or(0, Tensor::numel);
+        tensors.extend(extra);
         tensors.extend(self.rows.iter().map(|r| r.values.shallow_clone()));
         let layers = match (arena, &self.window) {
             (Some(arena), Some(window)) => Some(squared_norm_by_slot(window, arena.slots())?),
@@ -208,16 +261,19 @@ impl Monitor {
         };
         tensors.extend(layers);
         let values = self.reads.read(&tensors)?;
-        let (head, rest) = values.split_at(2);
+        let (head, rest) = values.split_at(3);
+        let (extra, rest) = rest.split_at(more);
         let (rows, layers) = rest.split_at(ROW * self.rows.len());
         for (row, values) in self.rows.drain(..).zip(rows.chunks(ROW)) {
             self.noise.add(row.sample(values));
         }
+        let raw = state::Sums { loss: head[0], last_square: head[1], uncounted: head[2] };
         Ok(Reading {
-            loss: head[0] / self.loss_samples as f64,
-            grad_norm: head[1].sqrt(),
+            loss: raw.loss / (self.loss_samples as f64 - raw.uncounted),
+            grad_norm: raw.last_square.sqrt(),
             layer_norms: layers.iter().map(|square| square.sqrt()).collect(),
-            raw: (head[0], head[1]),
+            raw,
+            extra: extra.to_vec(),
         })
     }
 
@@ -235,6 +291,7 @@ impl Monitor {
     pub(crate) fn reset_epoch(&mut self) -> Result<(), Error> {
         let _ = self.loss.f_zero_()?;
         self.loss_samples = 0;
+        let _ = self.uncounted.f_zero_()?;
         let _ = self.last_square.f_fill_(f64::NAN)?;
         if let Some(window) = &mut self.window {
             let _ = window.f_zero_()?;

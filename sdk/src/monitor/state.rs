@@ -3,30 +3,38 @@
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
-use super::{Monitor, NoiseAverage};
+use super::{Monitor, NoiseAverage, Reading};
 use crate::Error;
+
+/// The sums over an epoch, as they lie on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Sums {
+    #[serde(with = "crate::json", rename = "loss_sum")]
+    pub loss: f64,
+    #[serde(with = "crate::json")]
+    pub last_square: f64,
+    /// Samples of skipped steps.
+    #[serde(default)]
+    pub uncounted: f64,
+}
 
 /// A monitor's state besides the window buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MonitorState {
-    #[serde(with = "crate::json")]
-    loss_sum: f64,
-    #[serde(with = "crate::json")]
-    last_square: f64,
+    #[serde(flatten)]
+    sums: Sums,
     loss_samples: u64,
     noise: NoiseAverage,
 }
 
 impl Monitor {
-    /// Reads everything that waits on the device (one host read) and exports the state.
-    pub(crate) fn state(&mut self) -> Result<MonitorState, Error> {
-        let (loss_sum, last_square) = self.read(None)?.raw;
-        Ok(MonitorState {
-            loss_sum,
-            last_square,
+    /// The state, from what was read just now.
+    pub(crate) fn state(&self, reading: &Reading) -> MonitorState {
+        MonitorState {
+            sums: reading.raw,
             loss_samples: self.loss_samples,
             noise: self.noise.clone(),
-        })
+        }
     }
 
     /// The window buffer, if there is one, under its name in the checkpoint.
@@ -37,8 +45,10 @@ impl Monitor {
     /// The inverse of [`state`](Self::state); the window buffer is restored by writing into [`buffers`](Self::buffers).
     pub(crate) fn restore(&mut self, state: MonitorState) -> Result<(), Error> {
         let options = (Kind::Double, self.device());
-        self.loss = Tensor::f_full([0i64; 0], state.loss_sum, options)?;
-        self.last_square = Tensor::f_full([0i64; 0], state.last_square, options)?;
+        let scalar = |value: f64| Tensor::f_full([0i64; 0], value, options);
+        self.loss = scalar(state.sums.loss)?;
+        self.last_square = scalar(state.sums.last_square)?;
+        self.uncounted = scalar(state.sums.uncounted)?;
         self.loss_samples = state.loss_samples;
         self.noise = state.noise;
         Ok(())

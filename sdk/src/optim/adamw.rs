@@ -1,9 +1,10 @@
 //! AdamW: Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
-use super::{Optimizer, by_blocks, check};
+use super::{Optimizer, by_blocks, check, scalar};
 use crate::Error;
+use crate::gradient::Gate;
 
 /// AdamW as PyTorch defines it:
 /// `p = p (1 - lr wd); m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p = p - lr/(1-b1^t) m / (sqrt(v/(1-b2^t)) + eps)`.
@@ -49,6 +50,55 @@ impl AdamW {
     }
 }
 
+/// What a step multiplies by: scalars on the device, of the parameters' kind.
+///
+/// With `v = (1-b2) u` and `s = sqrt((1-b2)/c2)`, where `c1 = 1-b1^t` and `c2 = 1-b2^t`:
+/// `lr/c1 m / (sqrt(v/c2) + eps) = m / ((sqrt(u) + eps/s) s c1/lr)`. At `lr` = 0 the denominator is infinite, and p stays.
+struct Factors {
+    decay: Tensor,
+    first: Tensor,
+    second: Tensor,
+    eps: Tensor,
+    rate: Tensor,
+}
+
+impl AdamW {
+    fn factors(&self, params: &Tensor, lr: f64) -> Result<Factors, Error> {
+        let (b1, b2) = self.betas;
+        // powi takes i32; beyond that many steps both corrections are 1 in double precision.
+        let t = i32::try_from(self.steps).unwrap_or(i32::MAX);
+        let (c1, c2) = (1.0 - b1.powi(t), 1.0 - b2.powi(t));
+        let s = ((1.0 - b2) / c2).sqrt();
+        let (kind, device) = (params.f_kind()?, params.device());
+        Ok(Factors {
+            decay: scalar(1.0 - lr * self.weight_decay, kind, device)?,
+            first: scalar(1.0 - b1, kind, device)?,
+            second: scalar(b2, kind, device)?,
+            eps: scalar(self.eps / s, kind, device)?,
+            rate: scalar(-s * c1 / lr, kind, device)?,
+        })
+    }
+
+    /// The same where only the device knows the number of steps taken, and whether this is one: a skipped step has an
+    /// infinite denominator, and leaves the moments.
+    fn gated_factors(&self, kind: Kind, lr: f64, gate: Gate<'_>) -> Result<Factors, Error> {
+        let (b1, b2) = self.betas;
+        // Not 0 when none was taken: 0 times infinity would be no number.
+        let t = gate.taken.f_clamp_min(1.0)?;
+        let correction = |beta: f64| t.f_mul_scalar(beta.ln())?.f_expm1()?.f_neg();
+        let s = correction(b2)?.f_reciprocal()?.f_mul_scalar(1.0 - b2)?.f_sqrt()?;
+        let rate = s.f_mul(&correction(b1)?)?.f_mul_scalar(-1.0 / lr)?.f_div(gate.open)?;
+        let after = |factor: f64, rest: f64| gate.open.f_mul_scalar(factor)?.f_add_scalar(rest);
+        Ok(Factors {
+            decay: after(-lr * self.weight_decay, 1.0)?.f_to_kind(kind)?,
+            first: after(1.0 - b1, 0.0)?.f_to_kind(kind)?,
+            second: after(b2 - 1.0, 1.0)?.f_to_kind(kind)?,
+            eps: s.f_reciprocal()?.f_mul_scalar(self.eps)?.f_to_kind(kind)?,
+            rate: rate.f_to_kind(kind)?,
+        })
+    }
+}
+
 impl Optimizer for AdamW {
     fn name(&self) -> &'static str {
         "adamw"
@@ -69,32 +119,34 @@ impl Optimizer for AdamW {
         Ok(())
     }
 
-    fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error> {
+    fn step(
+        &mut self,
+        params: &mut Tensor,
+        grads: &mut Tensor,
+        lr: f64,
+        gate: Option<Gate<'_>>,
+    ) -> Result<(), Error> {
         if self.buffers.is_none() {
             self.prepare(params)?;
         }
-        let Some(buffers) = &mut self.buffers else { return Ok(()) };
         self.steps += 1;
-        let (b1, b2) = self.betas;
-        // powi takes i32; beyond that many steps both corrections are 1 in double precision.
-        let t = i32::try_from(self.steps).unwrap_or(i32::MAX);
-        let (c1, c2) = (1.0 - b1.powi(t), 1.0 - b2.powi(t));
-        let decay = 1.0 - lr * self.weight_decay;
-        // With v = (1-b2) u and s = sqrt((1-b2)/c2): lr/c1 m / (sqrt(v/c2) + eps) = m / ((sqrt(u) + eps/s) s c1/lr). At
-        // lr = 0 the denominator is infinite, and p stays.
-        let s = ((1.0 - b2) / c2).sqrt();
-        let (eps, rate) = (self.eps / s, -s * c1 / lr);
+        let factors = match gate {
+            Some(gate) => self.gated_factors(params.f_kind()?, lr, gate)?,
+            None => self.factors(params, lr)?,
+        };
+        let Some(buffers) = &self.buffers else { return Ok(()) };
+        let Factors { decay, first, second, eps, rate } = factors;
         by_blocks(
             [params, grads, &buffers.first, &buffers.second],
             |[mut p, mut g, mut m, mut u]| {
-                let _ = p.f_mul_scalar_(decay)?;
-                let _ = m.f_lerp_(&g, 1.0 - b1)?;
-                let _ = u.f_mul_scalar_(b2)?;
+                let _ = p.f_mul_(&decay)?;
+                let _ = m.f_lerp_tensor_(&g, &first)?;
+                let _ = u.f_mul_(&second)?;
                 let _ = u.f_addcmul_(&g, &g)?;
                 // The gradients are used up: their buffer takes the denominator.
                 let _ = u.f_sqrt_out(&g)?;
-                let _ = g.f_add_scalar_(eps)?;
-                let _ = g.f_mul_scalar_(rate)?;
+                let _ = g.f_add_(&eps)?;
+                let _ = g.f_mul_(&rate)?;
                 let _ = p.f_addcdiv_(&m, &g)?;
                 Ok(())
             },

@@ -9,6 +9,7 @@ pub use sgd::Sgd;
 use tch::{Device, Kind, Tensor};
 
 use crate::Error;
+use crate::gradient::Gate;
 
 /// An optimiser over one flat parameter buffer.
 ///
@@ -27,19 +28,26 @@ pub trait Optimizer: Send {
     /// [`Error::Invalid`] names a setting out of range.
     fn prepare(&mut self, params: &Tensor) -> Result<(), Error>;
 
-    /// One step at the learning rate `lr`. May overwrite `grads`.
+    /// One step at the learning rate `lr`. May overwrite `grads`. With a `gate`, only the device knows whether the step
+    /// is taken: parameters and moments must stay as they are where it is shut.
     ///
     /// # Errors
     /// [`Error::Torch`].
-    fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error>;
+    fn step(
+        &mut self,
+        params: &mut Tensor,
+        grads: &mut Tensor,
+        lr: f64,
+        gate: Option<Gate<'_>>,
+    ) -> Result<(), Error>;
 
     /// The moments by name: shallow clones of the buffers themselves, so writing into them restores them.
     fn moments(&self) -> Vec<(&'static str, Tensor)>;
 
-    /// Number of steps taken (bias correction depends on it).
+    /// Number of calls of [`step`](Self::step) (without a gate, bias correction depends on it).
     fn steps(&self) -> u64;
 
-    /// Sets the number of steps taken, when a checkpoint is restored.
+    /// Sets the number of steps, when a checkpoint is restored.
     fn set_steps(&mut self, steps: u64);
 }
 
@@ -56,8 +64,14 @@ impl Optimizer for Box<dyn Optimizer> {
         (**self).prepare(params)
     }
 
-    fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error> {
-        (**self).step(params, grads, lr)
+    fn step(
+        &mut self,
+        params: &mut Tensor,
+        grads: &mut Tensor,
+        lr: f64,
+        gate: Option<Gate<'_>>,
+    ) -> Result<(), Error> {
+        (**self).step(params, grads, lr, gate)
     }
 
     fn moments(&self) -> Vec<(&'static str, Tensor)> {

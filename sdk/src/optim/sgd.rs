@@ -4,6 +4,7 @@ use tch::Tensor;
 
 use super::{Optimizer, by_blocks, check, scalar};
 use crate::Error;
+use crate::gradient::Gate;
 
 /// SGD as PyTorch defines it (no dampening): `d = g + wd p; m = momentum m + d; p = p - lr m`
 /// (Nesterov: `p = p - lr (d + momentum m)`).
@@ -64,11 +65,30 @@ impl Optimizer for Sgd {
         Ok(())
     }
 
-    fn step(&mut self, params: &mut Tensor, grads: &mut Tensor, lr: f64) -> Result<(), Error> {
+    fn step(
+        &mut self,
+        params: &mut Tensor,
+        grads: &mut Tensor,
+        lr: f64,
+        gate: Option<Gate<'_>>,
+    ) -> Result<(), Error> {
         let (kind, device) = (params.f_kind()?, params.device());
-        let (momentum, nesterov) = (self.momentum, self.nesterov);
-        let (decays, decay) = (self.weight_decay != 0.0, scalar(self.weight_decay, kind, device)?);
-        let (rate, look_ahead) = (scalar(-lr, kind, device)?, scalar(momentum, kind, device)?);
+        // A factor that acts only when the step is taken.
+        let gated = |value: f64| match gate {
+            Some(gate) => Ok(gate.open.f_mul_scalar(value)?.f_to_kind(kind)?),
+            None => scalar(value, kind, device),
+        };
+        let nesterov = self.nesterov;
+        let (decays, decay) = (self.weight_decay != 0.0, gated(self.weight_decay)?);
+        let (rate, look_ahead) = (gated(-lr)?, scalar(self.momentum, kind, device)?);
+        // Kept whole when the step is skipped: momentum * open + (1 - open).
+        let keep = match gate {
+            Some(gate) => {
+                let shut = gate.open.f_neg()?.f_add_scalar(1.0)?;
+                gate.open.f_mul_scalar(self.momentum)?.f_add(&shut)?.f_to_kind(kind)?
+            }
+            None => look_ahead.shallow_clone(),
+        };
         // Without momentum the buffer is not used: the gradients stand in for it.
         let buffer = self.buffer.as_ref();
         by_blocks([params, grads, buffer.unwrap_or(grads)], |[mut p, mut g, mut m]| {
@@ -76,7 +96,7 @@ impl Optimizer for Sgd {
                 let _ = g.f_addcmul_(&p, &decay)?;
             }
             if buffer.is_some() {
-                let _ = m.f_mul_scalar_(momentum)?.f_add_(&g)?;
+                let _ = m.f_mul_(&keep)?.f_add_(&g)?;
             }
             if nesterov {
                 let _ = g.f_addcmul_(&m, &look_ahead)?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ladder::Ladder;
-use super::{BatchPolicy, Choice, Needs, Observation, PolicyDeclaration, check_batch, from_state};
+use super::{BatchPolicy, Choice, Needs, Observation, PolicyDeclaration, check_range, from_state};
 use crate::Error;
 use crate::monitor::NoiseEstimate;
 
@@ -110,15 +110,8 @@ impl BatchPolicy for Gns {
     }
 
     fn declare(&self) -> PolicyDeclaration {
-        PolicyDeclaration {
-            kind: self.kind().to_owned(),
-            initial: self.initial,
-            configurations: self.ladder.rungs().to_vec(),
-            min: self.initial,
-            max: self.max,
-            can_shrink: matches!(self.rule, GnsRule::Bound { .. }),
-            schedule: Vec::new(),
-        }
+        let can_shrink = matches!(self.rule, GnsRule::Bound { .. });
+        self.ladder.declaration(self.kind(), (self.initial, self.max), can_shrink)
     }
 
     fn needs(&self) -> Needs {
@@ -126,11 +119,7 @@ impl BatchPolicy for Gns {
     }
 
     fn check(&self) -> Result<(), Error> {
-        check_batch("the noise-scale policy's initial batch", self.initial)?;
-        if self.max < self.initial {
-            let expected = format!("at least the initial batch ({})", self.initial);
-            return Err(Error::invalid("the noise-scale policy's maximum", self.max, expected));
-        }
+        check_range("the noise-scale policy", self.initial, self.max)?;
         match self.rule {
             GnsRule::Doubling { period: 0 } => {
                 Err(Error::invalid("the doubling rule's period", 0, "at least one epoch"))

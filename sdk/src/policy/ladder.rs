@@ -1,5 +1,7 @@
 //! The batch sizes that a growing policy may use: rungs from the smallest to the largest.
 
+use super::PolicyDeclaration;
+
 /// A finite, ascending list of batch sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ladder {
@@ -20,8 +22,27 @@ impl Ladder {
         Self { rungs }
     }
 
+    #[cfg(test)]
     pub(super) fn rungs(&self) -> &[u64] {
         &self.rungs
+    }
+
+    /// What a policy of kind `kind` on this ladder says beforehand, within the sizes `from` and `to`.
+    pub(super) fn declaration(
+        &self,
+        kind: &str,
+        (from, to): (u64, u64),
+        can_shrink: bool,
+    ) -> PolicyDeclaration {
+        PolicyDeclaration {
+            kind: kind.to_owned(),
+            initial: from,
+            configurations: self.rungs.clone(),
+            min: from,
+            max: to,
+            can_shrink,
+            schedule: Vec::new(),
+        }
     }
 
     /// The largest rung of at most `limit` samples.

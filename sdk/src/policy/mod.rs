@@ -3,6 +3,7 @@
 mod accordion;
 mod compose;
 mod critical;
+mod curvature;
 mod fixed;
 mod gns;
 mod ladder;
@@ -11,6 +12,7 @@ mod target;
 pub use accordion::Accordion;
 pub use compose::{AccuracyGuard, Compose, Mode};
 pub use critical::{CriticalDetector, Measure};
+pub use curvature::{CURVATURE_METRIC, Curvature};
 pub use fixed::{Expert, Static};
 pub use gns::{Gns, GnsRule};
 pub use target::{Target, TargetPolicy};
@@ -213,6 +215,16 @@ pub(crate) fn from_state<T: serde::de::DeserializeOwned>(
 pub(crate) fn check_batch(what: &str, batch: u64) -> Result<(), Error> {
     if batch == 0 {
         return Err(Error::invalid(what, batch, "at least one sample"));
+    }
+    Ok(())
+}
+
+/// Refuses a batch size of zero, and a largest one below the initial one.
+fn check_range(policy: &str, initial: u64, max: u64) -> Result<(), Error> {
+    check_batch(&format!("{policy}'s initial batch"), initial)?;
+    if max < initial {
+        let expected = format!("at least the initial batch ({initial})");
+        return Err(Error::invalid(format!("{policy}'s maximum"), max, expected));
     }
     Ok(())
 }

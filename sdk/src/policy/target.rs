@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ladder::Ladder;
-use super::{BatchPolicy, Choice, Needs, Observation, PolicyDeclaration, check_batch, from_state};
+use super::{BatchPolicy, Choice, Needs, Observation, PolicyDeclaration, check_range, from_state};
 use crate::Error;
 
 /// How the target follows from what is measured.
@@ -133,15 +133,7 @@ impl BatchPolicy for TargetPolicy {
     }
 
     fn declare(&self) -> PolicyDeclaration {
-        PolicyDeclaration {
-            kind: self.kind().to_owned(),
-            initial: self.initial,
-            configurations: self.ladder.rungs().to_vec(),
-            min: self.initial,
-            max: self.max,
-            can_shrink: true,
-            schedule: Vec::new(),
-        }
+        self.ladder.declaration(self.kind(), (self.initial, self.max), true)
     }
 
     fn needs(&self) -> Needs {
@@ -149,11 +141,7 @@ impl BatchPolicy for TargetPolicy {
     }
 
     fn check(&self) -> Result<(), Error> {
-        check_batch("the initial batch", self.initial)?;
-        if self.max < self.initial {
-            let expected = format!("at least the initial batch ({})", self.initial);
-            return Err(Error::invalid("the maximum batch", self.max, expected));
-        }
+        check_range(&format!("the {} policy", self.kind()), self.initial, self.max)?;
         let positive = |what: &str, value: f64, below: f64| {
             if value > 0.0 && value < below {
                 return Ok(());

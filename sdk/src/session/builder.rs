@@ -1,54 +1,48 @@
 //! Builds a session: every setting has a default that works offline.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Instant;
 
 use tch::nn::VarStore;
 
-use super::coordinator::Coordinator;
-use super::parallel::Handed;
-use super::save::{Best, Every, Saving};
-use super::stop::StopSources;
-use super::{Phase, Position, Session};
-use crate::Error;
-use crate::arena::Arena;
-use crate::checkpoint::{Checkpoints, Snapshot, Writer};
-use crate::data::{Dataset, Sampler};
-use crate::distributed::{Group, Rendezvous};
+use super::memory::Ceiling;
+use super::save::{Best, Every};
+use crate::distributed::Group;
+use crate::gradient::{GradientSettings, LossScale};
 use crate::lr::LearningRate;
-use crate::monitor::{Monitor, NoiseSettings};
+use crate::metrics::MetricsFiles;
+use crate::monitor::NoiseSettings;
 use crate::optim::Optimizer;
-use crate::policy::{BatchPolicy, check_batch};
-use crate::progress::{Output, Progress};
-use crate::signals::{self, StopHandle};
-use crate::stopwatch::Stopwatch;
+use crate::policy::BatchPolicy;
+use crate::precision::Precision;
+use crate::progress::Output;
 
-/// The settings of a session. See [`Session::builder`].
+/// The settings of a session. See [`Session::builder`](crate::Session::builder).
 pub struct Builder<'a> {
-    vs: &'a VarStore,
-    optimizer: Box<dyn Optimizer>,
-    policy: Box<dyn BatchPolicy>,
-    epochs: u64,
-    seed: u64,
-    shuffle: bool,
-    bounds: Option<(u64, u64)>,
-    lr: LearningRate,
-    noise: NoiseSettings,
-    micro_batch: Option<usize>,
-    checkpoints: Option<PathBuf>,
-    keep_last: usize,
-    every: Every,
-    keep_best: Option<(String, Best)>,
-    background: bool,
-    signals: bool,
-    output: Output,
-    family: Option<String>,
-    offline: bool,
-    group: Option<Group>,
-    alone: bool,
+    pub(super) vs: &'a VarStore,
+    pub(super) optimizer: Box<dyn Optimizer>,
+    pub(super) policy: Box<dyn BatchPolicy>,
+    pub(super) epochs: u64,
+    pub(super) seed: u64,
+    pub(super) shuffle: bool,
+    pub(super) bounds: Option<(u64, u64)>,
+    pub(super) lr: LearningRate,
+    pub(super) noise: NoiseSettings,
+    pub(super) ceiling: Ceiling,
+    pub(super) precision: Precision,
+    pub(super) gradient: GradientSettings,
+    pub(super) checkpoints: Option<PathBuf>,
+    pub(super) keep_last: usize,
+    pub(super) every: Every,
+    pub(super) keep_best: Option<(String, Best)>,
+    pub(super) background: bool,
+    pub(super) signals: bool,
+    pub(super) output: Output,
+    pub(super) prefetch: usize,
+    pub(super) metrics: Option<MetricsFiles>,
+    pub(super) family: Option<String>,
+    pub(super) offline: bool,
+    pub(super) group: Option<Group>,
+    pub(super) alone: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -67,7 +61,9 @@ impl<'a> Builder<'a> {
             bounds: None,
             lr: LearningRate::new(),
             noise: NoiseSettings::default(),
-            micro_batch: None,
+            ceiling: Ceiling::default(),
+            precision: Precision::Full,
+            gradient: GradientSettings::default(),
             checkpoints: None,
             keep_last: 3,
             every: Every::Epochs(1),
@@ -75,6 +71,8 @@ impl<'a> Builder<'a> {
             background: true,
             signals: true,
             output: Output::Auto,
+            prefetch: 0,
+            metrics: None,
             family: None,
             offline: false,
             group: None,
@@ -122,7 +120,47 @@ impl<'a> Builder<'a> {
     /// Works on at most this many samples in one forward pass and accumulates the gradients of larger batches: the way
     /// to a batch beyond the device's memory. The noise scale is then measured on every step at almost no cost.
     pub fn micro_batch(mut self, samples: usize) -> Self {
-        self.micro_batch = Some(samples);
+        self.ceiling.samples = Some(samples);
+        self
+    }
+
+    /// Finds by itself how many samples one forward pass can hold: when memory runs out, the step is repeated with half
+    /// as many at a time, and so are all that follow. What is found goes into the checkpoints. BatchNorm's running
+    /// statistics have then seen the start of the repeated step twice.
+    pub fn find_micro_batch(mut self) -> Self {
+        self.ceiling.find = true;
+        self
+    }
+
+    /// The kind in which the forward pass computes (default: that of the variables). fp16 brings a dynamic loss scale.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// Clips the gradient to this L2 norm, on the device: see [`GradientSettings::clip_norm`].
+    pub fn clip_norm(mut self, norm: f64) -> Self {
+        self.gradient.clip_norm = Some(norm);
+        self
+    }
+
+    /// Leaves out steps whose gradient is not finite, and counts them: see [`GradientSettings::skip_non_finite`] and
+    /// [`Session::skipped_steps`](crate::Session::skipped_steps).
+    pub fn skip_non_finite(mut self, skip: bool) -> Self {
+        self.gradient.skip_non_finite = skip;
+        self
+    }
+
+    /// The factor on the loss (default: none, and a dynamic one in fp16).
+    pub fn loss_scale(mut self, scale: LossScale) -> Self {
+        self.gradient.loss_scale = scale;
+        self
+    }
+
+    /// Fetches this many training batches ahead, on a thread of its own (default 0: none). It changes nothing but the
+    /// time: batches, their order and a resume stay the same. The data set must not draw from libtorch's generators.
+    pub fn prefetch(mut self, batches: usize) -> Self {
+        self.prefetch = batches;
         self
     }
 
@@ -146,7 +184,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Also keeps the checkpoint of the epoch with the best value of `metric`, one of those given to
-    /// [`end_epoch`](Session::end_epoch); the file `best.json` names it.
+    /// [`end_epoch`](crate::Session::end_epoch); the file `best.json` names it.
     pub fn keep_best(mut self, metric: impl Into<String>, best: Best) -> Self {
         self.keep_best = Some((metric.into(), best));
         self
@@ -169,6 +207,13 @@ impl<'a> Builder<'a> {
     /// What is shown on standard error (default: a bar on a terminal, plain lines elsewhere).
     pub fn output(mut self, output: Output) -> Self {
         self.output = output;
+        self
+    }
+
+    /// Writes metrics into a folder (default: that which the environment names, see
+    /// [`MetricsFiles::from_env`]; none without it). A path alone means all formats.
+    pub fn metrics(mut self, files: impl Into<MetricsFiles>) -> Self {
+        self.metrics = Some(files.into());
         self
     }
 
@@ -198,144 +243,5 @@ impl<'a> Builder<'a> {
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
-    }
-
-    /// Checks all settings, moves the model's variables into the flat buffers and, when there are checkpoints, resumes
-    /// from the newest one.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] names the setting that is out of range; [`Error::Unsupported`] the variable that cannot be
-    /// trained; [`Error::Data`] when there are no samples.
-    pub fn build(mut self, data: impl Dataset + 'static) -> Result<Session, Error> {
-        let (min, max) = self.check()?;
-        let group = self.join()?;
-        let chief = group.as_ref().is_none_or(Group::is_chief);
-        if !chief {
-            self.output = Output::Quiet;
-        }
-        let arena = Arena::new(self.vs)?;
-        self.optimizer.prepare(arena.params())?;
-        let sampler = Sampler::new(data.len(), self.seed, self.shuffle)?;
-        let batch = self.policy.initial().clamp(min, max);
-        let signal = self.signals.then(signals::flag).transpose()?;
-        // Rank 0 alone talks to the coordinator and writes.
-        let talks = chief && !self.offline;
-        let coordinator = if talks { Coordinator::from_env()? } else { Coordinator::default() };
-        // Under a coordinator all processes of a job share the folder that it gives.
-        let folder = coordinator.checkpoint_folder().or(self.checkpoints).filter(|_| chief);
-        let mut session = Session {
-            monitor: Monitor::new(self.policy.needs(), self.noise, &arena)?
-                .with_workers(group.is_some()),
-            rate: self.lr.resolve(data.len() as u64, batch)?,
-            bounds: (min, max),
-            initial_batch: batch,
-            micro_batch: self.micro_batch,
-            arena,
-            optimizer: self.optimizer,
-            policy: self.policy,
-            progress: Progress::new(self.output, data.len() as u64),
-            data: Box::new(data),
-            sampler,
-            seed: self.seed,
-            shuffle: self.shuffle,
-            epochs: self.epochs,
-            position: Position { epoch: 0, step: 0, sample: 0, batch },
-            phase: Phase::Between,
-            handed: Handed::default(),
-            group,
-            evaluation_cut: Cell::new(false),
-            decisions: Vec::new(),
-            metrics: BTreeMap::new(),
-            saving: None,
-            best: None,
-            stopwatch: Stopwatch::default(),
-            stop: StopSources { signal, handle: StopHandle::default() },
-            coordinator,
-            exact: true,
-            resumed: None,
-        };
-        if let Some(folder) = folder {
-            let checkpoints = Checkpoints::new(folder, self.keep_last)?;
-            session.open_checkpoints(&checkpoints)?;
-            let writer = Writer::start(Arc::new(checkpoints))?;
-            session.saving = Some(Saving {
-                every: self.every,
-                keep_best: self.keep_best,
-                background: self.background,
-                ..session.saving_at(writer)
-            });
-        }
-        session.start_alike()?;
-        session.report_start(self.family.unwrap_or_else(program_name));
-        Ok(session)
-    }
-
-    /// Joins the other workers, if there are any.
-    fn join(&mut self) -> Result<Option<Group>, Error> {
-        match (self.group.take(), self.alone) {
-            (Some(group), _) => Ok(Some(group)),
-            (None, true) => Ok(None),
-            (None, false) => {
-                Rendezvous::from_env()?.map(|meeting| Group::join(&meeting)).transpose()
-            }
-        }
-    }
-
-    /// Checks the settings and returns the bounds of the batch size.
-    fn check(&self) -> Result<(u64, u64), Error> {
-        if self.epochs == 0 {
-            return Err(Error::invalid("the number of epochs", 0, "at least one"));
-        }
-        if self.micro_batch == Some(0) {
-            return Err(Error::invalid("the micro-batch", 0, "at least one sample"));
-        }
-        self.every.check()?;
-        self.policy.check()?;
-        let declared = self.policy.declare();
-        let (min, max) = self.bounds.unwrap_or((declared.min, declared.max));
-        check_batch("the smallest batch size", min)?;
-        if min > max {
-            let got = format!("{min}..={max}");
-            return Err(Error::invalid("the batch-size bounds", got, "the smaller number first"));
-        }
-        Ok((min, max))
-    }
-}
-
-/// The file name of the running program.
-fn program_name() -> String {
-    let path = std::env::current_exe().unwrap_or_default();
-    path.file_stem().map_or_else(|| "training".to_owned(), |n| n.to_string_lossy().into_owned())
-}
-
-impl Session {
-    /// Resumes from the newest checkpoint, if there is one.
-    fn open_checkpoints(&mut self, checkpoints: &Checkpoints) -> Result<(), Error> {
-        checkpoints.clean()?;
-        let Some(loaded) = checkpoints.load_newest()? else { return Ok(()) };
-        let (path, name) = (loaded.path.display().to_string(), loaded.name);
-        self.resumed = Some((name, loaded.sha256.clone()));
-        self.restore(loaded)?;
-        let (epoch, step) = (self.position.epoch, self.position.step);
-        self.progress.say(&format!("resumed at epoch {epoch}, step {step} from {path}"));
-        Ok(())
-    }
-
-    /// What is saved so far: the checkpoint that the session resumed from.
-    fn saving_at(&self, writer: Writer) -> Saving {
-        let name = self.resumed.as_ref().map(|(name, _)| *name);
-        Saving {
-            writer,
-            every: Every::Epochs(1),
-            keep_best: None,
-            background: true,
-            generation: name.map_or(0, |n| n.generation).max(self.coordinator.generation()),
-            number: name.map_or(0, |n| n.number),
-            last: None,
-            saved_at: name.map(|_| self.save_position()),
-            in_flight: None,
-            spare: Snapshot::default(),
-            saved_time: Instant::now(),
-        }
     }
 }

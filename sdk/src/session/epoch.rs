@@ -1,10 +1,11 @@
 //! The loops: epochs, and the batches of an epoch.
 
+use super::parallel::own_share;
 use super::stop::Stop;
 use super::{Outcome, Phase, Session};
 use crate::Error;
 use crate::data::step_seed;
-use crate::data::{Batch, Draw};
+use crate::data::{Batch, Draw, Request};
 use crate::distributed::Group;
 
 /// One epoch of the loop.
@@ -75,14 +76,21 @@ impl Session {
         if self.stop_if_asked()? {
             return Ok(None);
         }
-        let indices = self.sampler.peek(self.position.batch as usize);
+        let size = self.position.batch as usize;
+        let indices = self.sampler.peek(size);
         if indices.is_empty() {
             self.stopwatch.stop();
             return Ok(None);
         }
-        let (handed, indices) = self.own_share(indices);
+        let (handed, indices) = own_share(self.group.as_ref(), indices);
         let draw = Draw { seed: self.seed, epoch: self.position.epoch };
-        let batch = self.data.training_batch(&indices, draw)?;
+        let (sampler, group) = (&self.sampler, self.group.as_ref());
+        let later = |k: usize| {
+            let all = sampler.peek_after(k * size, size);
+            let indices = own_share(group, all).1;
+            (!all.is_empty()).then_some(Request { indices, draw })
+        };
+        let batch = self.loader.fetch(Request { indices, draw }, later)?;
         batch.check(handed.len)?;
         self.handed = handed;
         let rank = self.group.as_ref().map_or(0, Group::rank);

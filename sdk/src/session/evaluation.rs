@@ -1,8 +1,9 @@
 //! Evaluation batches that end early when training is told to stop.
 
-use super::Session;
+use super::{IntoLoss, Session};
 use crate::Error;
 use crate::data::{Batch, Dataset};
+use crate::monitor::{Eigenvalue, PowerIteration, top_eigenvalue};
 
 /// An iterator over the batches of a data set, in order, on the model's device. See [`Session::evaluation`].
 pub struct Evaluation<'a, D: ?Sized> {
@@ -22,6 +23,23 @@ impl Session {
         batch: usize,
     ) -> Evaluation<'a, D> {
         Evaluation { session: self, data, batch: batch.max(1), next: 0 }
+    }
+}
+
+impl Session {
+    /// The eigenvalue of largest magnitude of the Hessian of the mean loss that `loss` computes on `batch`: about
+    /// `settings.iterations` times the cost of a step at most. Gradients and training are not touched. For the policy
+    /// [`Curvature`](crate::policy::Curvature).
+    ///
+    /// # Errors
+    /// The closure's own; [`Error::Torch`] when an operation in the loss has no second derivative.
+    pub fn top_eigenvalue<L: IntoLoss>(
+        &self,
+        batch: &Batch,
+        loss: impl FnOnce(&Batch) -> L,
+        settings: PowerIteration,
+    ) -> Result<Eigenvalue, Error> {
+        top_eigenvalue(&loss(batch).into_loss()?, self.arena.variables(), settings)
     }
 }
 

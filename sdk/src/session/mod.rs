@@ -26,13 +26,16 @@
 //! # }
 //! ```
 
+mod build;
 mod builder;
 mod coordinator;
 mod decide;
 mod epoch;
 mod evaluation;
+mod memory;
 mod outcome;
 mod parallel;
+mod recording;
 mod resume;
 mod save;
 mod state;
@@ -55,12 +58,15 @@ use tch::{Device, Tensor};
 
 use crate::arena::Arena;
 use crate::checkpoint::{Name, Saved};
-use crate::data::{Dataset, Sampler};
+use crate::data::{Loader, Sampler};
 use crate::distributed::Group;
+use crate::gradient::Control;
 use crate::lr::Rate;
+use crate::metrics::Recorder;
 use crate::monitor::{Monitor, NoiseEstimate};
 use crate::optim::Optimizer;
 use crate::policy::{BatchPolicy, Decision};
+use crate::precision::Precision;
 use crate::progress::Progress;
 use crate::stopwatch::Stopwatch;
 
@@ -93,7 +99,7 @@ pub struct Session {
     arena: Arena,
     optimizer: Box<dyn Optimizer>,
     policy: Box<dyn BatchPolicy>,
-    data: Box<dyn Dataset>,
+    loader: Loader,
     sampler: Sampler,
     seed: u64,
     shuffle: bool,
@@ -111,9 +117,13 @@ pub struct Session {
     bounds: (u64, u64),
     initial_batch: u64,
     /// Most samples in one forward pass.
-    micro_batch: Option<usize>,
+    ceiling: memory::Ceiling,
+    precision: Precision,
+    control: Control,
     decisions: Vec<Decision>,
     metrics: BTreeMap<String, f64>,
+    /// Writes the metrics' files.
+    recorder: Recorder,
     saving: Option<save::Saving>,
     stop: stop::StopSources,
     coordinator: coordinator::Coordinator,
@@ -173,6 +183,16 @@ impl Session {
         self.monitor.noise()
     }
 
+    /// Steps that were skipped because their gradient was not finite, as of the last epoch, decision or checkpoint.
+    pub fn skipped_steps(&self) -> u64 {
+        self.control.known().map_or(0, |known| known.skipped as u64)
+    }
+
+    /// The loss scale as of the last epoch, decision or checkpoint; `None` when steps are never skipped.
+    pub fn loss_scale(&self) -> Option<f64> {
+        self.control.known().map(|known| known.scale)
+    }
+
     /// The learning rate of the next step.
     pub fn learning_rate(&self) -> f64 {
         self.optimizer.base_lr() * self.rate.at(self.position.sample)
@@ -205,6 +225,7 @@ impl Session {
     /// [`crate::Error::OutOfOrder`] when epochs are left and nobody asked to stop.
     pub fn finish(mut self) -> Result<Outcome, crate::Error> {
         self.progress.finish();
+        self.record_end();
         match self.phase {
             Phase::Ended(outcome) => {
                 self.coordinator.close();

@@ -33,23 +33,23 @@ impl Handed {
     }
 }
 
+/// This worker's part of a batch of `indices`. A worker without a share gets one sample that counts nothing, so that
+/// the forward pass of the loop need not know.
+pub(super) fn own_share(group: Option<&Group>, indices: &[usize]) -> (Handed, Vec<usize>) {
+    let all = indices.len();
+    let range = match group {
+        Some(group) => share(all, group.rank(), group.size()),
+        None => 0..all,
+    };
+    let own = range.len();
+    let taken = if own == 0 { &indices[..all.min(1)] } else { &indices[range] };
+    (Handed { all, own, len: taken.len() }, taken.to_vec())
+}
+
 impl Session {
     /// The group of workers, when there are several.
     pub fn workers(&self) -> Option<&Group> {
         self.group.as_ref()
-    }
-
-    /// This worker's part of a batch of `indices`. A worker without a share gets one sample that counts nothing, so
-    /// that the forward pass of the loop need not know.
-    pub(super) fn own_share(&self, indices: &[usize]) -> (Handed, Vec<usize>) {
-        let all = indices.len();
-        let range = match &self.group {
-            Some(group) => share(all, group.rank(), group.size()),
-            None => 0..all,
-        };
-        let own = range.len();
-        let taken = if own == 0 { &indices[..all.min(1)] } else { &indices[range] };
-        (Handed { all, own, len: taken.len() }, taken.to_vec())
     }
 
     /// Whether any worker says so; alone, whether this one does.
@@ -77,6 +77,7 @@ impl Session {
             if noise && own > 0 { squared_norm(self.arena.grads())? } else { zero.shallow_clone() };
         let scaled = square.f_mul_scalar(all as f64 / own.max(1) as f64)?;
         let mean = if own > 0 { loss.f_to_kind(Kind::Double)? } else { zero };
+        let inverse = self.control.inverse()?;
         let mut numbers = Tensor::f_stack(&[&square, &scaled, &mean], 0)?;
         let (_, grads) = self.arena.buffers();
         group.sum(grads)?;
@@ -84,7 +85,7 @@ impl Session {
         if noise {
             let shares = (0..group.size()).map(|rank| share(all, rank, group.size()).len());
             let parts = shares.filter(|&samples| samples > 0).collect();
-            self.monitor.add_workers(&self.arena, &numbers, parts)?;
+            self.monitor.add_workers(&self.arena, &numbers, parts, inverse.as_ref())?;
         }
         Ok(numbers.f_select(0, 2)?.f_to_kind(loss.f_kind()?)?)
     }

@@ -63,6 +63,10 @@ impl Session {
     pub(super) fn adopt(&mut self, state: SessionState) -> Result<(), Error> {
         self.policy.restore(&state.policy)?;
         self.monitor.restore(state.monitor)?;
+        self.control.restore(state.control, state.optimizer_steps)?;
+        if self.ceiling.find && state.micro_batch.is_some() {
+            self.ceiling.samples = state.micro_batch;
+        }
         self.rate.restore(state.rate);
         self.optimizer.set_steps(state.optimizer_steps);
         self.position = state.position;

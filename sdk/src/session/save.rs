@@ -132,6 +132,7 @@ impl Session {
 
     /// The state besides the tensors (one host read).
     pub(super) fn state(&mut self) -> Result<SessionState, Error> {
+        let reading = tch::no_grad(|| self.read(false))?;
         Ok(SessionState {
             version: VERSION,
             fingerprint: self.fingerprint(),
@@ -140,7 +141,9 @@ impl Session {
             cursor: self.sampler.cursor(),
             optimizer_steps: self.optimizer.steps(),
             rate: self.rate.state(),
-            monitor: tch::no_grad(|| self.monitor.state())?,
+            monitor: self.monitor.state(&reading),
+            control: self.control.known(),
+            micro_batch: self.ceiling.samples.filter(|_| self.ceiling.find),
             policy: self.policy.state(),
             decisions: self.decisions.clone(),
             metrics: self.metrics.clone(),
@@ -207,6 +210,7 @@ impl Session {
         }
         saving.last = Some(saved.clone());
         self.report_saved(&saved, point);
+        self.record_saved(&saved, point);
     }
 
     /// Takes the writer's answer. A write that failed is reported, and training goes on: the older checkpoints are

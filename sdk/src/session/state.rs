@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Position;
 use crate::checkpoint::Fingerprint;
+use crate::gradient::ControlState;
 use crate::lr::RateState;
 use crate::monitor::MonitorState;
 use crate::policy::Decision;
@@ -25,6 +26,12 @@ pub(super) struct SessionState {
     pub optimizer_steps: u64,
     pub rate: RateState,
     pub monitor: MonitorState,
+    /// Counts of skipped steps and the loss scale, when there are.
+    #[serde(default)]
+    pub control: Option<ControlState>,
+    /// The ceiling on the samples of a forward pass, when it was found.
+    #[serde(default)]
+    pub micro_batch: Option<usize>,
     pub policy: Value,
     pub decisions: Vec<Decision>,
     #[serde(with = "crate::json")]

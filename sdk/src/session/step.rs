@@ -5,6 +5,8 @@ use tch::Tensor;
 use super::{Phase, Session};
 use crate::Error;
 use crate::data::Batch;
+use crate::monitor::Taken;
+use crate::precision::with_precision;
 
 /// What a loss closure may return: a tensor, or a `Result` of one.
 pub trait IntoLoss {
@@ -41,7 +43,7 @@ pub struct Step {
 impl Session {
     /// One step on `batch`: the closure computes the mean loss per sample of the batch that it is given.
     ///
-    /// The closure may be called more than once, each time with a part of the batch: the noise scale is measured by
+    /// The closure runs in the session's [`Precision`](crate::Precision). It may be called more than once, each time with a part of the batch: the noise scale is measured by
     /// splitting a step's batch in two. BatchNorm then sees the statistics of each part, and its running statistics are
     /// updated once per part.
     ///
@@ -54,20 +56,37 @@ impl Session {
     ) -> Result<Step, Error> {
         let samples = batch.len();
         self.begin_step("step", samples)?;
-        let parts = self.monitor.plan(self.position.step, samples, self.micro_batch);
+        loop {
+            match self.accumulate(batch, &mut loss) {
+                Ok(total) => return self.end_step(total),
+                Err(error) if self.lower_ceiling(&error, samples)? => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Forward and backward on all parts of the batch. Returns the mean loss per sample, times this worker's weight.
+    fn accumulate<L: IntoLoss>(
+        &mut self,
+        batch: &Batch,
+        loss: &mut impl FnMut(&Batch) -> L,
+    ) -> Result<Tensor, Error> {
+        let samples = batch.len();
+        let parts = self.monitor.plan(self.position.step, samples, self.ceiling.samples);
         let weight = self.handed.weight();
         if parts.len() == 1 {
-            let loss = self.weighted(loss(batch).into_loss()?, weight)?;
+            let loss = self.weighted(self.forward(batch, loss)?, weight)?;
             self.backward(&loss)?;
-            return self.end_step(loss.f_detach()?);
+            return Ok(loss.f_detach()?);
         }
+        let inverse = self.control.inverse()?;
         let mut total: Option<Tensor> = None;
         let mut start = 0;
         for part in parts {
-            let loss = loss(&batch.narrow(start, part)?).into_loss()?;
+            let loss = self.forward(&batch.narrow(start, part)?, loss)?;
             let weighted = loss.f_mul_scalar(part as f64 / samples as f64 * weight)?;
             self.backward(&weighted)?;
-            tch::no_grad(|| self.monitor.after_part(&self.arena))?;
+            tch::no_grad(|| self.monitor.after_part(&self.arena, inverse.as_ref()))?;
             let weighted = weighted.f_detach()?;
             total = Some(match total {
                 Some(total) => total.f_add(&weighted)?,
@@ -75,8 +94,17 @@ impl Session {
             });
             start += part;
         }
-        let total = total.ok_or_else(|| Error::Data("the batch is empty".into()))?;
-        self.end_step(total)
+        total.ok_or_else(|| Error::Data("the batch is empty".into()))
+    }
+
+    /// The loss of a part of the batch, in the session's precision.
+    fn forward<L: IntoLoss>(
+        &self,
+        part: &Batch,
+        loss: &mut impl FnMut(&Batch) -> L,
+    ) -> Result<Tensor, Error> {
+        let (precision, device) = (self.precision, self.device());
+        self.ceiling.call(|| with_precision(precision, device, || loss(part).into_loss())?)
     }
 
     /// Backward and optimiser step on a loss that was computed on the whole batch, for loops that keep the forward pass
@@ -88,7 +116,7 @@ impl Session {
     pub fn backward_and_step(&mut self, loss: &Tensor) -> Result<Step, Error> {
         self.begin_step("backward_and_step", self.handed.len)?;
         let splits = self.policy.needs().noise && self.group.is_none();
-        if splits || self.micro_batch.is_some() {
+        if splits || self.ceiling.samples.is_some() {
             return Err(Error::OutOfOrder {
                 call: "backward_and_step",
                 when: "although the batch must be split (noise scale or micro-batches)".into(),
@@ -115,7 +143,7 @@ impl Session {
             let shape = format!("of shape {:?}", loss.size());
             return Err(Error::invalid("the loss", shape, "a scalar: the mean loss per sample"));
         }
-        Ok(loss.f_backward()?)
+        Ok(self.control.scaled(loss)?.f_backward()?)
     }
 
     fn end_step(&mut self, loss: Tensor) -> Result<Step, Error> {
@@ -125,9 +153,16 @@ impl Session {
         let last = self.sampler.cursor() + samples >= self.sampler.len();
         let lr = self.optimizer.base_lr() * self.rate.at(self.position.sample);
         tch::no_grad(|| {
-            self.monitor.after_backward(&self.arena, &loss, samples, weight, last)?;
+            let settled = self.control.settle(&mut self.arena)?;
+            let settled = settled.as_ref();
+            let taken = Taken { loss: &loss, samples, weight, last, settled };
+            self.monitor.after_backward(&self.arena, &taken)?;
+            if let Some(settled) = settled {
+                self.control.apply(&mut self.arena, settled)?;
+            }
+            let gate = self.control.gate(settled.and_then(|s| s.open.as_ref()));
             let (params, grads) = self.arena.buffers();
-            self.optimizer.step(params, grads, lr)
+            self.optimizer.step(params, grads, lr, gate)
         })?;
         let step = self.position.step;
         self.take_pending();

@@ -79,11 +79,12 @@ fn program() -> PathBuf {
 
 impl Coordinator {
     /// Starts it with its state in `folder`, on a free port.
-    pub(super) fn start(folder: &Path, devices: &str, round_s: f64) -> Result<Self> {
+    pub(super) fn start(folder: &Path, args: &super::Args) -> Result<Self> {
         let log = folder.join("coordinator.log");
         let mut child = Command::new(program())
-            .args(["serve", "--json", "--listen", "127.0.0.1:0", "--devices", devices])
-            .args(["--round-s", &round_s.to_string()])
+            .args(["serve", "--json", "--listen", "127.0.0.1:0", "--devices", &args.devices])
+            .args(["--round-s", &args.round_s.to_string(), "--policy", &args.policy])
+            .args(["--window-t", &args.window_t.to_string()])
             .arg("--state")
             .arg(folder.join("state"))
             .stdin(Stdio::null())

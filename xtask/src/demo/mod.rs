@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: one coordinator, one device slot, three jobs that overfill it.
 //!
-//! Three ResNets are trained on CIFAR-10, or on generated pictures, in rounds of a few seconds: one
+//! Three ResNets are trained on CIFAR-10, or on generated pictures, in rounds of three seconds: one
 //! under Accordion, one under the gradient noise scale, one with a constant batch size. Every job is
 //! preempted and resumed; what the jobs and the coordinator say is shown as a table and a picture.
 
@@ -29,8 +29,16 @@ pub(crate) struct Args {
     #[arg(long, default_value = "cpu:1", value_name = "LIST")]
     devices: String,
     /// Length of a round, seconds
-    #[arg(long, default_value_t = 6.0, value_name = "S")]
+    #[arg(long, default_value_t = 3.0, value_name = "S")]
     round_s: f64,
+    /// Scheduling policy; the default, eq. 2 of the paper as printed, lets every job progress in each
+    /// window, so that there is something to see: the coordinator's own default would run jobs of
+    /// this size through, one after the other
+    #[arg(long, default_value = "shockwave-paper", value_name = "NAME")]
+    policy: String,
+    /// Rounds that are planned at once, T
+    #[arg(long, default_value_t = 6, value_name = "ROUNDS")]
+    window_t: usize,
     /// Training pictures of each job
     #[arg(long, default_value_t = 2000, value_name = "N")]
     train_samples: u64,
@@ -67,8 +75,13 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     let began = Instant::now();
     let folder = fresh_folder(args)?;
-    let coordinator = Coordinator::start(&folder, &args.devices, args.round_s)?;
-    eprintln!("a coordinator runs at {}, rounds of {} s", coordinator.url(), args.round_s);
+    let coordinator = Coordinator::start(&folder, args)?;
+    eprintln!(
+        "a coordinator runs at {}: policy {}, rounds of {} s",
+        coordinator.url(),
+        args.policy,
+        args.round_s
+    );
     for (name, training) in JOBS {
         let id = coordinator.submit(name, &command(args, training)?)?;
         eprintln!("submitted job {id}: {name}");

@@ -23,10 +23,7 @@ pub fn window(jobs: usize, gpus: u32, rounds: usize, objective: Objective, seed:
             buyer
         })
         .collect();
-    let (k, lambda) = match objective {
-        Objective::Progress => (5.0, 1e-3),
-        Objective::FinishTime => (8.0, 10.0),
-    };
+    let (k, lambda) = objective.parameters();
     Window { gpus, rounds, round_s: ROUND_S, k, lambda, buyers }
 }
 
@@ -56,6 +53,7 @@ fn buyer(rng: &mut ChaCha8Rng, contention: f64) -> Buyer {
         elapsed_s,
         attained_s: (alone_s - left_s).min(elapsed_s).max(0.0),
         contention: contention.max(1.0),
+        left_lower_s: left_s,
         left_upper_s: left_s,
     }
 }

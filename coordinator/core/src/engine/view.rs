@@ -2,7 +2,7 @@
 
 use super::{Engine, job::Job};
 use crate::{
-    policies::information::{CurrentSpeed, forecast},
+    policies::information::{CurrentSpeed, forecast, samples},
     types::{ClusterView, JobProgress, JobView},
 };
 
@@ -66,6 +66,7 @@ impl Engine {
             steps_per_s: speed.steps_per_s,
             restart_s: job.restart_s(&state.settings),
             forecast: forecast(self.policy.information(), &*self.predictor, spec, &progress, speed),
+            samples: samples(&*self.policy, &*self.predictor, spec, &progress),
             contention_max: progress.contention_max,
             contention_mean: progress.contention_mean,
         };

@@ -42,6 +42,8 @@ pub struct Buyer {
     pub attained_s: f64,
     /// Contention that its fair deadline is scaled by, at least 1.
     pub contention: f64,
+    /// Lower estimate of the remaining time: what the fair deadline counts, seconds.
+    pub left_lower_s: f64,
     /// Remaining time that the longest-job part of the makespan estimate counts, seconds.
     pub left_upper_s: f64,
 }
@@ -52,6 +54,17 @@ impl Buyer {
     pub fn left_s(&self) -> f64 {
         let total: f64 = self.trajectories.iter().map(|t| run_time_s(t)).sum();
         total / self.trajectories.len().max(1) as f64
+    }
+
+    /// How long it can wait before its fair deadline (run time alone times contention after its
+    /// submission) is lost, seconds.
+    ///
+    /// Under contention a longer run time moves the deadline by more than it takes, so it is the
+    /// lower estimate that is safe.
+    #[must_use]
+    pub fn slack_s(&self) -> f64 {
+        let fair_s = (self.attained_s + self.left_lower_s) * self.contention;
+        fair_s - self.elapsed_s - self.left_lower_s
     }
 
     /// Run time of the longest trajectory, seconds.

@@ -56,10 +56,10 @@ pub struct Instance {
     pub rounds: u32,
     /// Length of a round D, seconds.
     pub round_s: f64,
-    /// Power of rho in the budgets; 5 (progress) or 8 (finish-time) if absent.
+    /// Power of rho in the budgets; 5 (progress) or 1 (finish-time) if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub k: Option<f64>,
-    /// Weight of the makespan estimate; 0.001 (progress) or 10 (finish-time) if absent.
+    /// Weight of the makespan estimate; 0.001 (progress) or 1 (finish-time) if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lambda: Option<f64>,
     /// Time after which the best plan so far is given, seconds.
@@ -185,10 +185,7 @@ impl Instance {
     pub fn window(&self) -> Result<Window, InstanceError> {
         self.check()?;
         let contention = (self.jobs.len() as f64 / f64::from(self.gpus)).max(1.0);
-        let (k, lambda) = match self.objective {
-            Objective::Progress => (5.0, 1e-3),
-            Objective::FinishTime => (8.0, 10.0),
-        };
+        let (k, lambda) = self.objective.parameters();
         Ok(Window {
             gpus: self.gpus,
             rounds: self.rounds as usize,
@@ -305,9 +302,11 @@ impl InstanceJob {
             elapsed_s: self.elapsed_s,
             attained_s: self.attained_s,
             contention: self.contention.unwrap_or(contention),
+            left_lower_s: 0.0,
             left_upper_s: 0.0,
         };
-        buyer.left_upper_s = buyer.left_s();
+        buyer.left_lower_s = buyer.left_s();
+        buyer.left_upper_s = buyer.left_lower_s;
         buyer
     }
 }

@@ -20,6 +20,17 @@ pub enum Objective {
 }
 
 impl Objective {
+    /// k and lambda unless others are asked for: the paper's for progress. In the finish-time market
+    /// fair deadlines and the makespan are also kept by
+    /// [`Precedence`](crate::solver::Precedence), so that little weight is enough.
+    #[must_use]
+    pub fn parameters(self) -> (f64, f64) {
+        match self {
+            Self::Progress => (5.0, 1e-3),
+            Self::FinishTime => (1.0, 1.0),
+        }
+    }
+
     /// B_j: a job's budget under this objective, `weight_j rho_j^k`.
     #[must_use]
     pub fn budget(self, buyer: &Buyer, window: &Window) -> f64 {
@@ -75,6 +86,8 @@ fn item(buyer: &Buyer, window: &Window) -> Item {
         work_s: buyer.left_s(),
         left_s: buyer.left_upper_s,
         rounds_max: if fits { rounds.min(window.rounds as f64) as usize } else { 0 },
+        slack_s: buyer.slack_s(),
+        weight: buyer.weight,
         running: buyer.running,
     }
 }

@@ -5,6 +5,9 @@ use super::fairness::rho_hat;
 use crate::predictor::RegimeForecast;
 use crate::types::{ClusterView, JobView};
 
+/// Probability with which a job's remaining run time stays below its lower estimate.
+const LOWER: f64 = 0.1;
+
 /// What an active job has left at least, seconds: as long as it is active it needs a round.
 const LEFT_LEAST_S: f64 = 1.0;
 /// What a job whose run time is not known has left, seconds (about 30 years).
@@ -19,46 +22,54 @@ pub struct Horizon {
     pub k: f64,
     /// lambda: the weight of the makespan estimate.
     pub lambda: f64,
-    /// What the upper estimates of remaining time are multiplied by: a long job that is thought
-    /// too short loses its lane, one that is thought too long only keeps it.
-    pub upper_margin: f64,
 }
 
 impl Horizon {
-    /// The window that begins with the view's next round.
+    /// The window that begins with the view's next round; `contention` is what a job's fair
+    /// deadline is scaled by.
     #[must_use]
-    pub fn window(&self, view: &ClusterView) -> Window {
+    pub fn window(&self, view: &ClusterView, contention: &dyn Fn(&JobView) -> f64) -> Window {
         Window {
             gpus: view.gpus,
             rounds: self.rounds,
             round_s: view.round_s,
             k: self.k,
             lambda: self.lambda,
-            buyers: view.jobs.iter().map(|job| self.buyer(job, view)).collect(),
+            buyers: view.jobs.iter().map(|job| buyer(job, view, contention(job))).collect(),
         }
     }
+}
 
-    fn buyer(&self, job: &JobView, view: &ClusterView) -> Buyer {
-        let ahead = trajectory(&job.forecast.regimes);
-        let left_s = run_time_s(&ahead);
-        let upper_s = job.forecast.left_upper_s;
-        let upper_s = if upper_s.is_finite() { upper_s.clamp(left_s, LEFT_MOST_S) } else { left_s };
-        let elapsed_s = job.elapsed_s(view.now_s);
-        let total_s = job.attained_s + left_s;
-        Buyer {
-            gpus: job.gpus,
-            weight: job.weight,
-            running: job.running,
-            epochs_total: job.epochs_total.max(f64::MIN_POSITIVE),
-            epochs_done: job.epochs_done,
-            trajectories: vec![ahead],
-            rho: rho_hat(elapsed_s, left_s, total_s, job.contention_mean.max(1.0)),
-            elapsed_s,
-            attained_s: job.attained_s,
-            contention: job.contention_max.max(1.0),
-            left_upper_s: upper_s * self.upper_margin,
-        }
+fn buyer(job: &JobView, view: &ClusterView, contention: f64) -> Buyer {
+    let mut trajectories = vec![trajectory(&job.forecast.regimes)];
+    if !job.samples.is_empty() {
+        trajectories = job.samples.iter().map(|sample| trajectory(sample)).collect();
     }
+    let elapsed_s = job.elapsed_s(view.now_s);
+    let mut buyer = Buyer {
+        gpus: job.gpus,
+        weight: job.weight,
+        running: job.running,
+        epochs_total: job.epochs_total.max(f64::MIN_POSITIVE),
+        epochs_done: job.epochs_done,
+        trajectories,
+        rho: 1.0,
+        elapsed_s,
+        attained_s: job.attained_s,
+        contention: contention.max(1.0),
+        left_lower_s: job.forecast.left.quantile_s(LOWER),
+        left_upper_s: job.forecast.left_upper_s,
+    };
+    let left_s = buyer.left_s();
+    let total_s = job.attained_s + left_s;
+    buyer.rho = rho_hat(elapsed_s, left_s, total_s, job.contention_mean.max(1.0));
+    buyer.left_lower_s = finite_or(buyer.left_lower_s, left_s).clamp(0.0, left_s);
+    buyer.left_upper_s = finite_or(buyer.left_upper_s, left_s).clamp(left_s, LEFT_MOST_S);
+    buyer
+}
+
+fn finite_or(value: f64, other: f64) -> f64 {
+    if value.is_finite() { value } else { other }
 }
 
 /// The forecast regimes as micro-jobs, with sane run times.

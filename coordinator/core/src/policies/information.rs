@@ -1,6 +1,7 @@
 //! What a policy is told about a job's future, at each level of information.
 
-use super::Information;
+use super::tuning::SAMPLES_SEED;
+use super::{Information, Policy};
 use crate::predictor::{Forecast, Predictor, RegimeForecast, RunTime};
 use crate::types::{JobProgress, JobSpec};
 
@@ -23,6 +24,23 @@ pub fn forecast(
         Information::Agnostic => {
             constant(spec, progress, spec.initial_batch, epochs_left, now.first_steps_per_s)
         }
+    }
+}
+
+/// The trajectories that a policy of this information level gets when it asks for `samples` of
+/// them; none when it plans for the posterior mean.
+#[must_use]
+pub fn samples(
+    policy: &dyn Policy,
+    predictor: &dyn Predictor,
+    spec: &JobSpec,
+    progress: &JobProgress,
+) -> Vec<Vec<RegimeForecast>> {
+    match (policy.information(), policy.samples()) {
+        (Information::Proactive, 2..) => {
+            predictor.sample(spec, progress, policy.samples(), SAMPLES_SEED)
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod afs;
 mod allox;
+mod company;
 mod conic;
 mod drf;
 mod fifo;
@@ -19,6 +20,7 @@ mod srpt;
 mod themis;
 mod themis_filter;
 mod tiresias;
+mod tuning;
 
 pub use afs::Afs;
 pub use allox::Allox;
@@ -36,6 +38,7 @@ pub use srpt::Srpt;
 pub use themis::Themis;
 pub use themis_filter::ThemisFilter;
 pub use tiresias::Tiresias;
+pub use tuning::{PolicyError, SAMPLES_MAX, Tuning, names, tuned};
 
 use crate::types::{ClusterView, Decision, JobView, MemoryError};
 
@@ -77,10 +80,10 @@ pub trait Policy: Send {
     /// Decides who runs next.
     fn decide(&mut self, view: &ClusterView) -> Decision;
 
-    /// The price of one GPU in each round of the last decision, when the policy is a market; in the
-    /// unit of its objective. For reports only.
-    fn prices(&self) -> Vec<f64> {
-        Vec::new()
+    /// How many trajectories of each job it wants drawn from the posterior; 1: the posterior mean
+    /// alone, and none is drawn (Appendix F).
+    fn samples(&self) -> usize {
+        1
     }
 
     /// What it remembers from one decision to the next, as text (JSON): part of every snapshot, so

@@ -7,8 +7,17 @@
 use super::shockwave::round_plan;
 use super::{Information, Policy, Replan};
 use crate::market::{Horizon, Objective};
-use crate::solver::{Effort, Placement, solve};
+use crate::solver::{Effort, Placement, Precedence, solve};
 use crate::types::{ClusterView, Decision, JobId, RoundPlan};
+
+/// Eq. 2 does not say who of those with rounds runs first. When plans are renewed at every arrival
+/// and end, few starts for ever would let those who wait wait for ever, so the least GPU time left
+/// goes first.
+const WITHIN: Precedence = Precedence {
+    promise_rounds: f64::NEG_INFINITY,
+    lane_rounds: f64::NEG_INFINITY,
+    ..Precedence::DEFAULT
+};
 
 /// The policy's constants and the plan in force.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +35,7 @@ type Signature = (JobId, Option<u32>);
 impl Default for ShockwavePaper {
     fn default() -> Self {
         Self {
-            horizon: Horizon { rounds: 20, k: 5.0, lambda: 1e-3, upper_margin: 1.0 },
+            horizon: Horizon { rounds: 20, k: 5.0, lambda: 1e-3 },
             effort: Effort { gap: 1e-5, branches: 60, core_work: 2_000_000 },
             standing: None,
         }
@@ -58,8 +67,9 @@ impl Policy for ShockwavePaper {
         {
             return Decision::Plan(plan.clone());
         }
-        let program = Objective::Progress.program(&self.horizon.window(view));
-        let plan = solve(&program, &self.effort, Placement::FewStarts, &|| false);
+        let program =
+            Objective::Progress.program(&self.horizon.window(view, &|job| job.contention_max));
+        let plan = solve(&program, &self.effort, Placement::ByPrecedence(WITHIN), &|| false);
         let plan = round_plan(view, &plan);
         self.standing = Some((signature, plan.clone()));
         Decision::Plan(plan)

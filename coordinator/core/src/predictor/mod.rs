@@ -24,7 +24,7 @@ use crate::types::{JobProgress, JobSpec, MemoryError};
 
 pub use baseline::{Agnostic, Greedy};
 pub use hierarchical::Hierarchical;
-pub use registry::{NAMES, UnknownPredictor, by_name};
+pub use registry::{DEFAULT, NAMES, UnknownPredictor, by_name};
 pub use rules::{Bayes, Restatement};
 pub use runtime::RunTime;
 pub use throughput::Profile;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Forecast, Hierarchical, NAMES, Predictor, Profile, Restatement, by_name};
+use super::{Forecast, Hierarchical, NAMES, Predictor, Profile, Restatement, by_name, regime};
 use crate::types::{Adaptation, JobId, JobProgress, JobSpec, RegimeRecord};
 
 fn adaptation() -> impl Strategy<Value = Adaptation> {
@@ -220,8 +220,13 @@ proptest! {
         }
     }
 
+    /// As long as the ongoing regime has not outlasted its share: then the rule splits what is left
+    /// anew, and a longer job may spend less of it in a slow regime.
     #[test]
     fn more_epochs_take_longer((spec, progress) in job(), more in 1u32..100) {
+        let elapsed = regime::epochs_in_regime(&progress);
+        let rest = regime::epochs_left(&spec, &progress) + elapsed;
+        prop_assume!(elapsed <= rest / regime::ahead(&spec, &progress).len() as f64);
         let longer = JobSpec { epochs_total: spec.epochs_total + more, ..spec.clone() };
         let rule = Restatement::default();
         let (short, long) = (rule.forecast(&spec, &progress), rule.forecast(&longer, &progress));

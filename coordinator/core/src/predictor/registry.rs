@@ -5,6 +5,9 @@ use super::{Agnostic, Bayes, Greedy, Hierarchical, Predictor, Profile, Restateme
 /// Names of all predictors, as on the command line.
 pub const NAMES: [&str; 5] = ["hierarchical", "restatement", "bayes", "greedy", "agnostic"];
 
+/// The predictor that is used unless another is asked for.
+pub const DEFAULT: &str = NAMES[0];
+
 /// A predictor that does not exist.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[error("there is no predictor {got:?}, expected one of {}", NAMES.join(", "))]

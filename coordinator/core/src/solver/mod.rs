@@ -27,6 +27,7 @@ use serde::Serialize;
 
 pub use certificate::Certificate;
 pub use exact::{BINARIES_MAX, ExactError, ExactPlan, solve_exact};
+pub use precedence::Precedence;
 pub use program::{Item, Program};
 pub use schedule::Schedule;
 pub use search::Effort;
@@ -39,10 +40,7 @@ pub enum Placement {
     FewStarts,
     /// The next round goes by precedence, the others by few starts: for planners that plan again
     /// every round.
-    ByPrecedence {
-        /// Factor on the precedence of jobs that run already.
-        stay: f64,
-    },
+    ByPrecedence(Precedence),
 }
 
 /// Which path gave a plan.
@@ -84,8 +82,11 @@ pub fn solve(
     stop: &dyn Fn() -> bool,
 ) -> Plan {
     let found = search::search(program, effort, stop);
-    let stay = if let Placement::ByPrecedence { stay } = placement { stay } else { 1.0 };
-    let order = precedence::precedence(program, &found.rounds, &found.lo, stay);
+    let first = match placement {
+        Placement::FewStarts => Precedence::default(),
+        Placement::ByPrecedence(first) => first,
+    };
+    let order = first.order(program, &found.rounds);
     let schedule = match placement {
         Placement::FewStarts => {
             let mut schedule = pack(program, &found.rounds);
@@ -93,7 +94,7 @@ pub fn solve(
             fill::fill(program, &Sides::default(), &mut schedule, &mut counts);
             schedule
         }
-        Placement::ByPrecedence { .. } => {
+        Placement::ByPrecedence(_) => {
             precedence::schedule_in_order(program, &found.rounds, &order, pack)
         }
     };
@@ -131,7 +132,7 @@ pub fn solve_constrained(
     time_s: f64,
 ) -> Result<Plan, ExactError> {
     let free = search::search(program, effort, &|| false);
-    let order = precedence::precedence(program, &free.rounds, &free.lo, 1.0);
+    let order = Precedence::default().order(program, &free.rounds);
     let found = solve_exact(program, sides, None, time_s)?;
     let mut schedule = found.schedule;
     let mut counts = schedule.counts();

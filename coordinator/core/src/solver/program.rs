@@ -16,6 +16,10 @@ pub struct Item {
     pub left_s: f64,
     /// Most rounds that it can use in the window.
     pub rounds_max: usize,
+    /// How long it can wait before its fair deadline is lost, seconds; below 0 when it is.
+    pub slack_s: f64,
+    /// Its weight relative to other jobs, above 0.
+    pub weight: f64,
     /// Whether it holds its gang when the window begins.
     pub running: bool,
 }

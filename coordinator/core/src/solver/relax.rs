@@ -13,8 +13,6 @@ pub(super) struct Relaxed {
     pub(super) price: f64,
     /// Rounding at hull corners, the broken edge filled as far as it goes.
     pub(super) rounds: Vec<usize>,
-    /// GPU rounds left by the rounding.
-    pub(super) residual: u64,
     /// Fewest rounds of each job under the makespan limit.
     pub(super) lo: Vec<usize>,
 }
@@ -50,7 +48,7 @@ pub(super) fn relax(program: &Program, hulls: &Hulls, h_s: f64) -> Option<Relaxe
     let mut residual = capacity - met.cost;
     let bound = base + met.gain + met.price * residual as f64;
     let rounds = round_down(program, &floored, &lo, met.price, &mut residual);
-    Some(Relaxed { bound, price: met.price, rounds, residual, lo })
+    Some(Relaxed { bound, price: met.price, rounds, lo })
 }
 
 /// Takes all edges steeper than the price, then, in order of jobs, what still fits at the price.

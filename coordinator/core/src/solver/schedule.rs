@@ -39,11 +39,6 @@ impl Schedule {
         self.cells[job * self.width + round] = true;
     }
 
-    /// Takes a round from a job.
-    pub(super) fn clear(&mut self, job: usize, round: usize) {
-        self.cells[job * self.width + round] = false;
-    }
-
     /// Number of rounds of a job, n_j.
     #[must_use]
     pub fn count(&self, job: usize) -> usize {

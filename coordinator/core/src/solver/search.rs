@@ -39,8 +39,6 @@ pub(super) struct Counts {
     pub(super) bound: f64,
     /// Price of a GPU round in the relaxation that gave `rounds`.
     pub(super) price: f64,
-    /// Fewest rounds of each job that keep the makespan of that relaxation.
-    pub(super) lo: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +80,6 @@ pub(super) fn search(program: &Program, effort: &Effort, stop: &dyn Fn() -> bool
         objective: program.objective(&none),
         bound: f64::INFINITY,
         price: 0.0,
-        lo: none.clone(),
         rounds: none,
     };
     let mut search = Search { program, hulls: [None, None], memo: HashMap::new(), best };
@@ -137,16 +134,16 @@ impl Search<'_> {
             let relaxed = self.relaxed(to_s, theta)?.clone();
             bound = bound.min(relaxed.bound - offset);
             let objective = self.program.objective(&relaxed.rounds);
-            self.offer(objective, relaxed.rounds, relaxed.price, relaxed.lo);
+            self.offer(objective, relaxed.rounds, relaxed.price);
         }
         Some(Branch { bound, from_s, to_s, sharpened: false })
     }
 
-    fn offer(&mut self, objective: f64, rounds: Vec<usize>, price: f64, lo: Vec<usize>) {
+    fn offer(&mut self, objective: f64, rounds: Vec<usize>, price: f64) {
         if objective > self.best.objective
             || self.best.price == 0.0 && objective >= self.best.objective
         {
-            self.best = Counts { rounds, objective, bound: self.best.bound, price, lo };
+            self.best = Counts { rounds, objective, bound: self.best.bound, price };
         }
     }
 
@@ -229,7 +226,7 @@ impl Search<'_> {
                     branch.bound = branch.bound.min((bound - offset).max(before));
                 }
                 let objective = self.program.objective(&found.rounds);
-                self.offer(objective, found.rounds, relaxed.price, relaxed.lo);
+                self.offer(objective, found.rounds, relaxed.price);
                 if found.bound.is_some() || self.best.objective <= before {
                     break;
                 }

@@ -11,6 +11,8 @@ pub(super) fn program_of(gpus: u32, rounds: usize, gangs: &[u32]) -> Program {
             work_s: 1e9,
             left_s: 1e9,
             rounds_max: rounds,
+            slack_s: f64::INFINITY,
+            weight: 1.0,
             running: false,
         })
         .collect::<Vec<_>>();

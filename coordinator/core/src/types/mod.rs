@@ -13,5 +13,5 @@ pub use cluster::{Checkpoint, DeviceInfo, LeaseGrant, NodeInfo, NodeShare, Place
 pub use ids::{JobId, NodeId};
 pub use job::{Adaptation, JobProgress, JobSpec, RegimeRecord, SpecError};
 pub use memory::MemoryError;
-pub use plan::{Decision, RoundPlan};
+pub use plan::{Appraisal, Decision, RoundPlan};
 pub use view::{ClusterView, JobView};

@@ -28,4 +28,20 @@ pub struct RoundPlan {
     pub rounds: Vec<Vec<JobId>>,
     /// Every active job, in the order in which idle GPUs are offered (work conservation).
     pub backfill: Vec<JobId>,
+    /// What the plan is worth, when the policy certifies it.
+    #[serde(default)]
+    pub appraisal: Option<Appraisal>,
+}
+
+/// What a plan is worth and how far it can be from the best.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Appraisal {
+    /// The policy's objective, as the plan reaches it.
+    pub objective: f64,
+    /// No plan of the window has a higher objective.
+    pub upper_bound: f64,
+    /// `(upper_bound - objective) / |upper_bound|`.
+    pub gap: f64,
+    /// Price of a GPU in each planned round, in units of the objective.
+    pub prices: Vec<f64>,
 }

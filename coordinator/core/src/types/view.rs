@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::JobId;
-use crate::predictor::Forecast;
+use crate::predictor::{Forecast, RegimeForecast};
 
 /// One active job (queued or running).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct JobView {
     pub restart_s: f64,
     /// What the predictor says of the rest, at the information level that the policy asked for.
     pub forecast: Forecast,
+    /// Ways that the rest may go, drawn from the posterior, when the policy asks for them.
+    #[serde(default)]
+    pub samples: Vec<Vec<RegimeForecast>>,
     /// Highest contention seen while active, at least 1.
     pub contention_max: f64,
     /// Mean contention seen while active, at least 1 (N_avg of eq. 9).

@@ -16,11 +16,11 @@ use crate::types::JobProgress;
 const PARTS: usize = 2 + 2 * LEVELS;
 /// Regimes for which what was learnt counts at most: habits may change.
 const MEMORY: f64 = 200.0;
-/// Weights before anything was learnt: the flat prior, no change at all, then each degree of
-/// likeness. Changes that come at the same epochs mean little between families.
-const PRIOR: [f64; PARTS] = [1.0, 2.0, 16.0, 16.0, 16.0, 16.0, 8.0, 8.0, 0.0, 1.5];
+/// Weights before anything was learnt: the flat prior (weak, since even one record of a like job
+/// tells more), no change at all, then each degree of likeness. Changes that come at the same epochs mean little between families.
+const PRIOR: [f64; PARTS] = [0.2, 2.0, 16.0, 16.0, 16.0, 16.0, 8.0, 8.0, 0.0, 1.5];
 /// For how many regimes that belief counts.
-const PRIOR_REGIMES: f64 = 2.0;
+const PRIOR_REGIMES: f64 = 4.0;
 
 /// Trajectories of less weight are left out.
 const NEGLIGIBLE: f64 = 1e-4;

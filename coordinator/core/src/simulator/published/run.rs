@@ -245,6 +245,7 @@ impl<'a> Published<'a> {
                     steps_per_s: job.steps_per_s,
                     restart_s: quirk::RESTART_S,
                     forecast,
+                    samples: information::samples(self.policy, self.predictor, spec, &job.progress),
                     contention_max: job.progress.contention_max,
                     contention_mean: job.progress.contention_mean,
                 }
