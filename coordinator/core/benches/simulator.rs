@@ -108,7 +108,7 @@ fn median_s(workload: &Workload, gpus: u32, policy: &str, runs: usize) -> Option
 /// Time of a run of the service's own engine, seconds.
 fn product_s(workload: &Workload, gpus: u32) -> Result<f64, Box<dyn Error>> {
     let mut policy = policies::by_name("shockwave").ok_or("there is no policy shockwave")?;
-    let predictor = predictor::by_name("restatement", Profile::default())?;
+    let predictor = predictor::by_name(predictor::DEFAULT, Profile::default())?;
     let begun = Instant::now();
     let setting = product::Setting::of(gpus);
     product::simulate(workload, &setting, policy.as_mut(), predictor, &mut ())?;

@@ -8,7 +8,7 @@ const HEAD: &str = "# The paper's evaluation, reproduced
 
 Written by `cargo xtask reproduce`: every number of ours below was computed by that command, in the published simulator's semantics unless a section says otherwise.
 Times are simulated hours; rho is by the trace's contention. Published rows come from `reference_results.csv` of the reference folder; numbers quoted from the paper's text are marked as such.
-Unless a section says otherwise: forecast `restatement`, every policy with its defaults, seed 1 for what is drawn. Measured times depend on the machine; everything else is the same in every run.
+Unless a section says otherwise: forecast `hierarchical` (the default), every policy with its defaults, seed 1 for what is drawn. Measured times depend on the machine; everything else is the same in every run.
 ";
 
 /// Sections and pictures.
