@@ -148,7 +148,7 @@ fn what_is_wrong_is_named_with_its_place() {
     let told = bad(folder.path(), &format!("simulate {input} --policy srpt"));
     assert!(told.contains("bad.csv: trace, line 4, column arrival_s: got `"), "{told}");
     let told = bad(folder.path(), &format!("simulate {INPUT} --policy fastest"));
-    assert!(told.contains("no policy `fastest`") && told.contains("list-rule"), "{told}");
+    assert!(told.contains("no policy \"fastest\"") && told.contains("list-rule"), "{told}");
     let told = bad(folder.path(), &format!("simulate {INPUT} --policy srpt --faults loss=2"));
     assert!(told.contains("--semantics product"), "{told}");
     let told = bad(folder.path(), &format!("simulate {INPUT} --policy srpt --faults lost=2"));
