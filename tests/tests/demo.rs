@@ -11,7 +11,7 @@ fn three_jobs_share_a_slot_and_all_finish() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("demo.json");
     let output = Command::new(program("xtask"))
-        .args(["demo", "--built", "--round-s", "2", "--epochs", "10", "--train-samples", "640"])
+        .args(["demo", "--built", "--round-s", "1", "--epochs", "10", "--train-samples", "640"])
         .arg("--folder")
         .arg(folder.path().join("demo"))
         .arg("--json")
