@@ -1,5 +1,6 @@
-//! Speed of the simulator, one thread: the published 900-job trace on 256 GPUs when
-//! `../shared/reference` is there, and generated traces of growing size.
+//! Speed of the simulator, one thread: the published 900-job trace on 256 GPUs and generated traces
+//! of growing size, with the tables of `../shared/reference` or of the folder that is given as
+//! `--reference DIR`.
 //!
 //! Prints one JSON object per result row; everything else goes to stderr.
 
@@ -12,7 +13,7 @@ use shockwave_core::policies;
 use shockwave_core::predictor::{self, Profile};
 use shockwave_core::simulator::generate::{Recipe, generate};
 use shockwave_core::simulator::profiles::{Profiles, Throughputs};
-use shockwave_core::simulator::{Workload, published};
+use shockwave_core::simulator::{Workload, product, published};
 
 /// Policy, goal in seconds, and what the published code takes, CPU seconds.
 const GOALS: [(&str, f64, f64); 7] = [
@@ -27,10 +28,9 @@ const GOALS: [(&str, f64, f64); 7] = [
 const RUNS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference");
+    let folder = reference();
     if !folder.is_dir() {
-        eprintln!("skipped: ../shared/reference is not there");
-        return Ok(());
+        return Err(format!("{} is not there: --reference DIR", folder.display()).into());
     }
     let tables = Tables::read(&folder)?;
     let trace = fs::read_to_string(folder.join("trace_900_256gpu.csv"))?;
@@ -44,6 +44,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             &format!("published code, CPU seconds: {published_s}"),
         );
     }
+    row(
+        "900 jobs, 256 GPUs: shockwave, product semantics",
+        product_s(&workload, 256)?,
+        None,
+        "the service's engine in virtual time",
+    );
     for jobs in [1000, 3000, 10_000] {
         let gpus = jobs * 256 / 1000;
         let recipe = Recipe::published(jobs, 1);
@@ -56,6 +62,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// The folder with the public traces and tables.
+fn reference() -> PathBuf {
+    let given = std::env::args().skip_while(|arg| arg != "--reference").nth(1);
+    given.map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference"),
+        PathBuf::from,
+    )
 }
 
 struct Tables {
@@ -88,6 +103,16 @@ fn median_s(workload: &Workload, gpus: u32, policy: &str, runs: usize) -> Option
         .collect::<Option<_>>()?;
     times.sort_by(f64::total_cmp);
     Some(times[times.len() / 2])
+}
+
+/// Time of a run of the service's own engine, seconds.
+fn product_s(workload: &Workload, gpus: u32) -> Result<f64, Box<dyn Error>> {
+    let mut policy = policies::by_name("shockwave").ok_or("there is no policy shockwave")?;
+    let predictor = predictor::by_name(predictor::DEFAULT, Profile::default())?;
+    let begun = Instant::now();
+    let setting = product::Setting::of(gpus);
+    product::simulate(workload, &setting, policy.as_mut(), predictor, &mut ())?;
+    Ok(begun.elapsed().as_secs_f64())
 }
 
 fn row(name: &str, value: f64, goal: Option<(f64, bool)>, against: &str) {

@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::frame::{Frame, Key, beside_legend};
+use super::frame::{Frame, Key, USUAL, beside_legend};
 use super::{FigureError, colour, largest, svg};
 
 /// Stacked areas.
@@ -30,7 +30,7 @@ impl Areas {
         let top = largest(self.columns.iter().map(|column| column.1.iter().sum()), 1e-9) * 1.04;
         svg(&self.title, |canvas| {
             let plot = beside_legend(canvas, &self.layers, Key::Box)?;
-            let frame = Frame { title: &self.title, x: &self.x, y: &self.y };
+            let frame = Frame { title: &self.title, x: &self.x, y: &self.y, labels: USUAL };
             let mut chart = frame.chart(&plot, 0.0..end, 0.0..top)?;
             // The highest sum first: each lower one is painted over it.
             for layer in (0..self.layers.len()).rev() {

@@ -27,12 +27,17 @@ pub(super) enum Key {
     Point,
 }
 
+/// Labels on each axis where nothing else is asked for.
+pub(super) const USUAL: (usize, usize) = (11, 11);
+
 /// Title and axes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'f> {
     pub(super) title: &'f str,
     pub(super) x: &'f str,
     pub(super) y: &'f str,
+    /// Most labels on the x and on the y axis.
+    pub(super) labels: (usize, usize),
 }
 
 /// A chart on an area.
@@ -62,6 +67,8 @@ impl Frame<'_> {
             .configure_mesh()
             .x_desc(self.x)
             .y_desc(self.y)
+            .x_labels(self.labels.0)
+            .y_labels(self.labels.1)
             .x_label_formatter(&short)
             .y_label_formatter(&short)
             .axis_desc_style(("sans-serif", 15))

@@ -3,7 +3,7 @@
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
-use super::frame::{Chart, Frame, Key, beside_legend};
+use super::frame::{Chart, Frame, Key, USUAL, beside_legend};
 use super::{FigureError, Problem, colour, largest, svg};
 
 /// A named line, or named points.
@@ -50,7 +50,8 @@ impl Lines {
             0 | 1 => Vec::new(),
             _ => self.series.iter().map(|series| series.name.clone()).collect(),
         };
-        let frame = Frame { title: &self.title, x: &self.x, y: &self.y };
+        let labels = if self.logarithmic { (5, 8) } else { USUAL };
+        let frame = Frame { title: &self.title, x: &self.x, y: &self.y, labels };
         svg(&self.title, |canvas| {
             let plot = beside_legend(canvas, &names, Key::Line)?;
             if self.logarithmic {

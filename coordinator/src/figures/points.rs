@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::frame::{Frame, Key, beside_legend};
+use super::frame::{Frame, Key, USUAL, beside_legend};
 use super::{FigureError, Series, colour, largest, svg};
 
 /// Scattered points; both axes start at 0 and have the same scale.
@@ -30,7 +30,7 @@ impl Points {
         let names: Vec<String> = self.series.iter().map(|series| series.name.clone()).collect();
         svg(&self.title, |canvas| {
             let plot = beside_legend(canvas, &names, Key::Point)?;
-            let frame = Frame { title: &self.title, x: &self.x, y: &self.y };
+            let frame = Frame { title: &self.title, x: &self.x, y: &self.y, labels: USUAL };
             let mut chart = frame.chart(&plot, 0.0..top_x, 0.0..top_y)?;
             let end = top_x.min(top_y);
             let diagonal = [(0.0, 0.0), (end, end)];

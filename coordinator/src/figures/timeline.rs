@@ -48,7 +48,9 @@ impl Timeline {
         let gap = if self.rows <= 64 { 0.08 } else { 0.0 };
         svg(&self.title, |canvas| {
             let plot = beside_legend(canvas, &self.classes, Key::Box)?;
-            let frame = Frame { title: &self.title, x: &self.x, y: &self.y };
+            // No label between two rows.
+            let labels = (11, (self.rows as usize + 1).min(11));
+            let frame = Frame { title: &self.title, x: &self.x, y: &self.y, labels };
             let mut chart = frame.chart(&plot, 0.0..end, 0.0..rows)?;
             for block in &self.blocks {
                 let row = f64::from(block.row);

@@ -73,6 +73,11 @@ impl<'a> Product<'a> {
         let (job, lease_epoch) = (self.id(key), key.1);
         self.say(key, Event::WorkerStarted { job, lease_epoch, epochs_done: position });
         self.say_regime(key);
+        if epoch >= life.epochs() {
+            // It was stopped in the moment in which its last epoch ended.
+            self.set_phase(key, Phase::Done);
+            return self.say_finished(key);
+        }
         self.pace(key);
         self.renews(key);
     }
