@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         return Ok(false);
     }
     let mut test = process::cargo();
-    test.args(["test", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"]);
+    test.args(["test", "--locked", "--no-fail-fast"]);
     let names = ["-p", "--package", "--workspace"];
     let named = args.cargo.iter().any(|arg| names.iter().any(|name| arg.starts_with(name)));
     if !named {

@@ -97,6 +97,7 @@ impl<L: Link> Agent<L> {
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut pause = BACKOFF.0;
         let mut joined = false;
+        let mut told = String::new();
         while !*stop.borrow() {
             let step = async {
                 if joined { self.exchange().await } else { self.join().await.map(|()| true) }
@@ -106,14 +107,26 @@ impl<L: Link> Agent<L> {
                 _ = stop.changed() => return,
             };
             match result {
-                Ok(now_joined) => (joined, pause) = (now_joined, BACKOFF.0),
+                Ok(now_joined) => {
+                    (joined, pause) = (now_joined, BACKOFF.0);
+                    told.clear();
+                }
                 Err(error) => {
-                    tracing::debug!(%error, "the coordinator does not answer");
+                    self.tell_trouble(&error, &mut told);
                     self.look_after();
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(BACKOFF.1);
                 }
             }
+        }
+    }
+
+    /// Says what is wrong, once: the same trouble comes again with every attempt.
+    fn tell_trouble(&self, error: &tonic::Status, told: &mut String) {
+        if error.message() != told {
+            error.message().clone_into(told);
+            let node = &self.config.node;
+            tracing::warn!(node, "the coordinator cannot be asked: {}", error.message());
         }
     }
 
