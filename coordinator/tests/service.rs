@@ -70,10 +70,10 @@ async fn what_cannot_be_is_refused() {
     let status = coordinator.client().cancel_job(coordinator.with_token(cancel)).await.unwrap_err();
     assert_eq!((status.code(), status.message().contains("77")), (Code::NotFound, true));
     let all = ListJobsRequest { all: true, ..ListJobsRequest::default() };
-    let reply = coordinator.client().list_jobs(coordinator.with_token(all.clone())).await.unwrap();
+    let reply = coordinator.client().list_jobs(coordinator.with_token(all)).await.unwrap();
     assert!(reply.into_inner().jobs.is_empty());
     for token in ["", "wrong"] {
-        let request = common::with_token(token, all.clone());
+        let request = common::with_token(token, all);
         let status = coordinator.client().list_jobs(request).await.unwrap_err();
         assert_eq!(status.code(), Code::Unauthenticated);
     }

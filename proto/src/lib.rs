@@ -2,7 +2,7 @@
 //!
 //! The messages are in `proto/shockwave.proto`; every field has its unit there. This crate also
 //! holds the two contracts that no message carries: the environment of a training process
-//! ([`env`]) and its exit codes ([`exit`]).
+//! ([`mod@env`]) and its exit codes ([`exit`]).
 //!
 //! Architecture invariant: no logic and no I/O here. The SDK and the coordinator meet only in this
 //! crate.

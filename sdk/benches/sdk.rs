@@ -253,7 +253,7 @@ fn optimisers() {
     let theirs = nn::VarStore::new(Device::Cpu);
     let net = resnet18(&theirs.root());
     let x = Tensor::randn([2, 3, 32, 32], (Kind::Float, Device::Cpu));
-    net.forward_t(&x, true).sum(Kind::Float).backward();
+    net.forward_t(&x, true).sum(Kind::Float).f_backward().unwrap();
     let (mut params, mut grads) = (arena.params().shallow_clone(), arena.grads().shallow_clone());
     let noise = grads.randn_like() * 1e-3;
     let mut compare =
@@ -321,7 +321,7 @@ fn numerics() {
     let run = Run::new(Static::new(8), 8, None);
     let x = Tensor::randn([8, 3, 32, 32], (Kind::Float, Device::Cpu));
     let y = Tensor::randint(10, [8], (Kind::Int64, Device::Cpu));
-    run.net.forward_t(&x, true).cross_entropy_for_logits(&y).backward();
+    run.net.forward_t(&x, true).cross_entropy_for_logits(&y).f_backward().unwrap();
     let grads = run.session.arena().grads();
     let exact = grads.to_kind(Kind::Double).square().sum(Kind::Double).double_value(&[]);
     let error = (squared_norm(grads).unwrap().double_value(&[]) / exact - 1.0).abs();

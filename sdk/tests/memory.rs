@@ -18,11 +18,14 @@ enum Full {
     Panic,
 }
 
+/// Weights, the ceiling that was found, and the size of each pass.
+type Trained = (Vec<f32>, Option<usize>, Vec<usize>);
+
 /// Trains three steps of 40 samples on a device that holds 11 at a time; weights and what was found.
 fn trained(
     full: Option<Full>,
     settings: impl FnOnce(Builder<'_>) -> Builder<'_>,
-) -> Result<(Vec<f32>, Option<usize>, Vec<usize>), Error> {
+) -> Result<Trained, Error> {
     let _guard = alone();
     tch::manual_seed(1);
     let vs = nn::VarStore::new(Device::Cpu);
@@ -40,7 +43,7 @@ fn trained(
                 match full {
                     Some(Full::Error) => return Err(TchError::Torch(message.into())),
                     // As tch's plain methods do.
-                    Some(Full::Panic) => Err::<(), _>(TchError::Torch(message.into())).unwrap(),
+                    Some(Full::Panic) => panic!("{}", TchError::Torch(message.into())),
                     None => {}
                 }
             }

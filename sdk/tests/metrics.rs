@@ -59,7 +59,7 @@ fn masked_crc(bytes: &[u8]) -> u32 {
         }
     }
     let crc = !crc;
-    ((crc >> 15) | (crc << 17)).wrapping_add(0xa282ead8)
+    crc.rotate_right(15).wrapping_add(0xa282ead8)
 }
 
 /// The events of a file, whose frames must be sound.

@@ -73,8 +73,8 @@ proptest! {
                 .map(|job| (market.utility(job, &equal[job]) / market.utility(job, &bought[job])).ln())
                 .sum()
         };
-        for job in 0..jobs {
-            let rho = market.utility(job, &equal[job]) / market.utility(job, &found.bought[job]);
+        for (job, (equal, bought)) in equal.iter().zip(&found.bought).enumerate() {
+            let rho = market.utility(job, equal) / market.utility(job, bought);
             prop_assert!(rho <= 1.0 + 1e-5, "rho {rho}");
         }
         // Any other way to share all of every round.

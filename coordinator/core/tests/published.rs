@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use shockwave_core::policies;
 use shockwave_core::predictor::{self, Profile};
@@ -25,7 +25,7 @@ fn reference() -> Option<PathBuf> {
     Some(folder)
 }
 
-fn workload(folder: &PathBuf, trace: &str, table: &str) -> Workload {
+fn workload(folder: &Path, trace: &str, table: &str) -> Workload {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let profiles = Profiles::parse(
         &read("datasets.csv"),

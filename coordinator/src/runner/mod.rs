@@ -14,7 +14,7 @@ pub mod spawn;
 pub mod spec;
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +33,9 @@ enum Wake {
     /// The stop order may have changed.
     Hangup,
 }
+
+/// Wakes that may wait: whoever finds them all waits too, and the children wait to be reaped.
+const WAKES_MAX: usize = 64;
 
 /// How long processes that outlive the last rank may stay when no stop was ordered, milliseconds.
 const LEFTOVER_MS: u64 = 5_000;
@@ -64,7 +67,7 @@ pub fn run(folder: &Path) -> Result<(), String> {
 
 /// Leaves the agent's session (so that its terminal's signals do not reach training), adopts
 /// orphans, and turns signals into wakes.
-fn prepare() -> Result<(Sender<Wake>, Receiver<Wake>), String> {
+fn prepare() -> Result<(SyncSender<Wake>, Receiver<Wake>), String> {
     // SAFETY: plain system calls on integers; a refusal (already a leader) changes nothing.
     unsafe {
         libc::setsid();
@@ -73,7 +76,7 @@ fn prepare() -> Result<(Sender<Wake>, Receiver<Wake>), String> {
     let signals = [libc::SIGHUP, libc::SIGTERM, libc::SIGINT];
     let mut signals = signal_hook::iterator::Signals::new(signals)
         .map_err(|error| format!("cannot catch signals: {error}"))?;
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(WAKES_MAX);
     let wake = sender.clone();
     // SIGTERM and SIGINT to the runner itself are ignored: only a stop order ends training.
     std::thread::spawn(move || {
@@ -89,7 +92,7 @@ fn prepare() -> Result<(Sender<Wake>, Receiver<Wake>), String> {
 fn keep(
     folder: &LeaseFolder,
     order: &Order,
-    (sender, receiver): (Sender<Wake>, Receiver<Wake>),
+    (sender, receiver): (SyncSender<Wake>, Receiver<Wake>),
 ) -> Result<Exit, String> {
     let log = log::LogFile::open(&order.log, order.log_bytes_max)
         .map_err(|error| format!("cannot open the log {}: {error}", order.log.display()))?;
@@ -118,15 +121,17 @@ fn keep(
 }
 
 /// Reaps children, adopted ones included, until none is left.
-fn reap(sender: &Sender<Wake>) {
+fn reap(sender: &SyncSender<Wake>) {
     loop {
         let mut status = 0;
         // SAFETY: the pointer is to a live integer.
         let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        let wake = if pid > 0 { Wake::Ended(pid, status) } else { Wake::AllReaped };
-        let last = matches!(wake, Wake::AllReaped)
-            && std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD);
-        if (pid > 0 || last) && sender.send(wake).is_err() || last {
+        if pid > 0 {
+            if sender.send(Wake::Ended(pid, status)).is_err() {
+                return;
+            }
+        } else if std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
+            let _ = sender.send(Wake::AllReaped);
             return;
         }
     }

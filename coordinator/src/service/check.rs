@@ -79,7 +79,7 @@ pub fn request(request: &v1::JobRequest) -> Result<(), Status> {
         return Err(invalid("gpus", gpus, "at most 65536"));
     }
     let workers = request.workers.max(1);
-    if workers > gpus || gpus % workers != 0 {
+    if workers > gpus || !gpus.is_multiple_of(workers) {
         return Err(invalid("workers", workers, &format!("a divisor of gpus ({gpus})")));
     }
     number("weight", request.weight, 1e6)?;

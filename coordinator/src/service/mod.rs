@@ -1,7 +1,7 @@
 //! The coordinator's state and its one owner.
 //!
 //! [`record`] is what the log holds; [`apply`] adds records up into the engine and the [`book`];
-//! [`owner`] takes new ones, live; [`recover`] replays the old ones; [`planner`] decides beside.
+//! [`owner`] takes new ones, live; [`recover`] replays the old ones; `planner` decides beside.
 
 pub mod actions;
 pub mod apply;

@@ -40,7 +40,7 @@ pub fn report(run: &Run, timed: bool) -> Value {
             "unfair_1_1": metrics.unfair_1_1,
             "utilisation": metrics.utilisation,
             "restarts": metrics.restarts,
-            "sim_wall_s": timed.then(|| run.wall.as_secs_f64()),
+            "sim_wall_s": timed.then_some(run.wall.as_secs_f64()),
         },
         "jobs": jobs,
     })

@@ -29,8 +29,7 @@ pub struct Coordinator {
 
 /// Settings with rounds short enough for tests.
 pub fn quick() -> Configuration {
-    let mut configuration = Configuration::default();
-    configuration.policy = "fifo".into();
+    let mut configuration = Configuration { policy: "fifo".into(), ..Configuration::default() };
     let engine = &mut configuration.engine;
     engine.round_s = 2.0;
     engine.lead_s = 0.2;

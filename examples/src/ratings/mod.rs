@@ -53,7 +53,6 @@ impl RatingsOptions {
 }
 
 /// The mean cross entropy of logits against 0 or 1.
-#[must_use]
 pub fn loss(logits: &Tensor, used: &Tensor) -> Tensor {
     logits.binary_cross_entropy_with_logits::<Tensor>(used, None, None, Reduction::Mean)
 }

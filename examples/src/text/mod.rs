@@ -74,7 +74,6 @@ impl TextOptions {
 }
 
 /// The mean cross entropy of logits `[N, context, characters]` against characters `[N, context]`.
-#[must_use]
 pub fn loss(logits: &Tensor, characters: &Tensor) -> Tensor {
     logits.flatten(0, 1).cross_entropy_for_logits(&characters.flatten(0, 1))
 }

@@ -12,7 +12,9 @@ use super::link::{Backoff, Link, lock};
 pub(super) async fn run(link: &Link) {
     let mut backoff = Backoff::new();
     loop {
-        if let Directive::Revoked { .. } = lock(&link.shared.lease).directive(Instant::now()) {
+        // Let go of at once: a lock is not held while waiting.
+        let directive = lock(&link.shared.lease).directive(Instant::now());
+        if let Directive::Revoked { .. } = directive {
             return std::future::pending().await;
         }
         let sent_at = Instant::now();

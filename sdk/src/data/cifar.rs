@@ -182,8 +182,8 @@ fn read_files(
     if files.is_empty() {
         let found = match names {
             [] => "nothing".to_owned(),
-            [few @ ..] if few.len() <= 8 => few.join(", "),
-            [many @ ..] => format!("{}, and {} more", many[..8].join(", "), many.len() - 8),
+            few if few.len() <= 8 => few.join(", "),
+            many => format!("{}, and {} more", many[..8].join(", "), many.len() - 8),
         };
         return Err(CifarError::NoBatchFiles { path: folder.to_owned(), wanted, found });
     }

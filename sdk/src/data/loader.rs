@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use super::{Batch, Dataset, Draw};
@@ -54,7 +54,7 @@ impl Loader {
 /// A thread with the data set, and what it was asked for.
 pub(crate) struct Ahead {
     /// `None` once the thread was told to end.
-    requests: Option<Sender<(u64, Request)>>,
+    requests: Option<SyncSender<(u64, Request)>>,
     batches: Receiver<Option<Result<Batch, Error>>>,
     /// What was asked for and not taken yet, in order.
     asked: VecDeque<Request>,
@@ -66,9 +66,9 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     fn start(data: Box<dyn Dataset>, depth: usize) -> Result<Self, Error> {
-        // Bounded by `depth`: no more than that are asked for at a time.
-        let (requests, incoming) = channel::<(u64, Request)>();
-        let (outgoing, batches) = channel();
+        // What is wanted and `depth` more are asked for at a time: neither side ever waits for room.
+        let (requests, incoming) = sync_channel::<(u64, Request)>(depth + 1);
+        let (outgoing, batches) = sync_channel(depth + 1);
         let generation = Arc::new(AtomicU64::new(0));
         let newest = generation.clone();
         let thread = std::thread::Builder::new()

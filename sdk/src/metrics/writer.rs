@@ -1,7 +1,7 @@
 //! The thread that writes a run's metrics.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +16,10 @@ use crate::progress::warn;
 /// Time between two records of progress.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
+/// Records that may wait for the disk: more than a run notes in an hour. What comes on top is lost,
+/// since training does not wait for its metrics.
+const WAITING_MAX: usize = 4096;
+
 /// A session's end of the channel; without files it does nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
@@ -25,7 +29,7 @@ pub(crate) struct Recorder {
 #[derive(Debug)]
 struct Running {
     /// `None` once the thread was told to end.
-    records: Option<Sender<Stamped>>,
+    records: Option<SyncSender<Stamped>>,
     thread: Option<JoinHandle<()>>,
     last: Instant,
 }
@@ -42,7 +46,7 @@ impl Recorder {
     /// [`Error::Io`] when folder or files cannot be made: said before training begins.
     pub(crate) fn start(files: MetricsFiles) -> Result<Self, Error> {
         let writers = Writers::open(files)?;
-        let (records, incoming) = channel();
+        let (records, incoming) = sync_channel(WAITING_MAX);
         let folder = writers.folder.clone();
         let thread = std::thread::Builder::new()
             .name("shockwave-metrics".to_owned())
@@ -58,7 +62,10 @@ impl Recorder {
         let Some(Running { records: Some(records), last, .. }) = &mut self.thread else { return };
         *last = Instant::now();
         // The thread lives as long as this does.
-        let _ = records.send(Stamped { at_unix_s: now_unix_s(), record: record() });
+        let stamped = Stamped { at_unix_s: now_unix_s(), record: record() };
+        if let Err(TrySendError::Full(_)) = records.try_send(stamped) {
+            warn(format_args!("the disk does not keep up with the metrics: a record is lost"));
+        }
     }
 
     /// Notes where training stands, if nothing was noted for a while.

@@ -70,8 +70,8 @@ impl CriticalDetector {
     fn is_critical(&self, ratio: f64) -> bool {
         match self.measure {
             // The share of critical variables.
-            Measure::Majority => !(ratio < 0.5),
-            Measure::WholeModel | Measure::L2 => !(ratio < self.eta),
+            Measure::Majority => reaches(ratio, 0.5),
+            Measure::WholeModel | Measure::L2 => reaches(ratio, self.eta),
         }
     }
 
@@ -83,8 +83,11 @@ impl CriticalDetector {
                 change(norm(before), norm(now))
             }
             Measure::Majority => {
-                let critical =
-                    before.iter().zip(now).filter(|(b, n)| !(change(**b, **n) < self.eta)).count();
+                let critical = before
+                    .iter()
+                    .zip(now)
+                    .filter(|(b, n)| reaches(change(**b, **n), self.eta))
+                    .count();
                 critical as f64 / now.len() as f64
             }
         }
@@ -97,6 +100,11 @@ impl CriticalDetector {
     pub(super) fn restore(&mut self, state: DetectorState) {
         self.state = state;
     }
+}
+
+/// Whether a change is at least `limit`; one that is no number is.
+fn reaches(change: f64, limit: f64) -> bool {
+    change.is_nan() || change >= limit
 }
 
 /// The relative change; not a number when the norm was zero.

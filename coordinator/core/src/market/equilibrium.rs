@@ -185,8 +185,8 @@ impl<'a> Scaled<'a> {
         for job in 0..jobs {
             self.local(point, job, mu, &mut local);
             let gpus = self.gpus(job);
-            for t in 0..rounds {
-                local.right[t] -= gpus * prices[t];
+            for (right, price) in local.right.iter_mut().zip(&prices).take(rounds) {
+                *right -= gpus * price;
             }
             let projected: f64 = local.along.iter().zip(&local.right).map(|(v, q)| v * q).sum();
             for t in 0..rounds {

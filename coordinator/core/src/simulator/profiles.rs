@@ -184,7 +184,10 @@ fn parse_datasets(text: &str) -> Result<BTreeMap<String, Dataset>, InputError> {
         .collect()
 }
 
-fn parse_gns(text: &str) -> Result<BTreeMap<(String, u32, u32), Vec<(u32, u32)>>, InputError> {
+/// Segments by model, initial batch size and gang size.
+type GnsRules = BTreeMap<(String, u32, u32), Vec<(u32, u32)>>;
+
+fn parse_gns(text: &str) -> Result<GnsRules, InputError> {
     let columns = ["model", "initial_batch_size", "scale_factor", "segments"];
     let table = Table::parse("gns_rules", text, &columns)?;
     let above_zero = "a whole number above 0";

@@ -90,12 +90,12 @@ fn split(
         let kept = reduced.iter().filter(|r| best - r.2 <= slack).count();
         if kept <= 1 {
             // The one choice left is the rounding's, unless the rounding broke an edge.
-            if let Some(&(n, value, _)) = reduced.iter().find(|r| best - r.2 <= slack) {
-                if rounds[job] >= n {
-                    rounds[job] = n;
-                    settled += value;
-                    continue;
-                }
+            if let Some(&(n, value, _)) = reduced.iter().find(|r| best - r.2 <= slack)
+                && rounds[job] >= n
+            {
+                rounds[job] = n;
+                settled += value;
+                continue;
             }
         }
         let current = rounds[job];

@@ -20,14 +20,14 @@ pub(super) fn fill(
         .map(|(item, _)| u64::from(item.gpus))
         .min();
     let Some(least_gang) = least_gang else { return };
-    for round in 0..program.rounds {
-        if idle[round] < least_gang {
+    for (round, idle) in idle.iter_mut().enumerate() {
+        if *idle < least_gang {
             continue;
         }
         let mut candidates: Vec<(f64, bool, usize)> = (0..counts.len())
             .filter(|&job| {
                 counts[job] < program.items[job].rounds_max
-                    && u64::from(program.items[job].gpus) <= idle[round]
+                    && u64::from(program.items[job].gpus) <= *idle
                     && may_run(program, sides, schedule, job, round)
             })
             .map(|job| {
@@ -37,8 +37,8 @@ pub(super) fn fill(
         candidates.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(a.2.cmp(&b.2)));
         for (_, _, job) in candidates {
             let gang = u64::from(program.items[job].gpus);
-            if gang <= idle[round] {
-                idle[round] -= gang;
+            if gang <= *idle {
+                *idle -= gang;
                 schedule.set(job, round);
                 counts[job] += 1;
             }
