@@ -90,10 +90,10 @@ pub struct ServeSettings {
     /// T: rounds of the planning window [default: the policy's, 30; shockwave-paper: 20]
     #[arg(long, value_name = "ROUNDS")]
     pub window_t: Option<usize>,
-    /// k: the power of rho in a job's budget [default: the policy's, 8; shockwave-paper: 5]
+    /// k: the power of rho in a job's budget [default: the policy's, 1; shockwave-paper: 5]
     #[arg(long, value_name = "NUMBER")]
     pub power_k: Option<f64>,
-    /// lambda: the weight of the makespan [default: the policy's, 10; shockwave-paper: 0.001]
+    /// lambda: the weight of the makespan [default: the policy's, 1; shockwave-paper: 0.001]
     #[arg(long, value_name = "NUMBER")]
     pub makespan_lambda: Option<f64>,
     /// Trajectories of each job that the policy shockwave plans for [default: 1, the mean forecast]
@@ -330,4 +330,33 @@ pub(super) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "localhost".into() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The example in docs/operations.md is read, and names every key but those of TLS.
+    #[test]
+    fn the_documented_settings_are_those_that_there_are() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let settings: ServeSettings = toml::from_str(example).unwrap();
+        settings.configuration().engine().unwrap();
+        for (key, documented) in settings_keys() {
+            assert!(documented == "tls" || example.contains(&format!("\n{key} = ")), "{key}");
+            assert!(page.contains(&key), "{key}");
+        }
+    }
+
+    /// Every key, and `tls` for those that belong to it.
+    fn settings_keys() -> Vec<(String, &'static str)> {
+        use clap::Args as _;
+        let command = ServeSettings::augment_args(clap::Command::new("serve"));
+        let names = command.get_arguments().map(|it| it.get_id().to_string());
+        let of_tls = |name: &str| name.starts_with("tls_") || name == "advertise";
+        names.map(|name| (name.clone(), if of_tls(&name) { "tls" } else { "" })).collect()
+    }
 }
