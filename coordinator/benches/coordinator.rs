@@ -1,0 +1,244 @@
+//! The coordinator's own work: durable events, the boundary of a round, a start on a long log.
+//!
+//! Prints one JSON object per result row; everything else goes to stderr. `--events N`: length of
+//! the log that is started on (default 1,000,000).
+
+use std::error::Error;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rand::{Rng, SeedableRng};
+use shockwave::service::apply::{Stamp, State};
+use shockwave::service::record::Record;
+use shockwave::service::recover::{SNAPSHOT_VERSION, recover};
+use shockwave::service::settings::Configuration;
+use shockwave::store::{NewRecord, Store, StoreError, Writer};
+use shockwave_core::engine::{Demand, Event, Planning, Submission, Terms};
+use shockwave_core::types::{Adaptation, DeviceInfo, JobId, JobSpec, NodeId, NodeInfo};
+
+/// Each figure is the median of so many runs.
+const RUNS: usize = 5;
+/// Records since the last snapshot that a start has to replay, at most (`serve::snapshots`).
+const SINCE_SNAPSHOT: u64 = 20_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let events = option("--events").unwrap_or(1_000_000);
+    durable_events()?;
+    boundary()?;
+    restart(events)?;
+    Ok(())
+}
+
+fn option(name: &str) -> Option<u64> {
+    let mut arguments = std::env::args().skip_while(|argument| argument != name).skip(1);
+    arguments.next()?.parse().ok()
+}
+
+fn row(name: &str, value: f64, unit: &str, goal: Option<(f64, bool)>, against: &str) {
+    let row = serde_json::json!({
+        "name": name, "value": value, "unit": unit, "goal": goal.map(|it| it.0),
+        "holds": goal.map(|it| it.1), "against": against,
+    });
+    println!("{row}");
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// An event as a worker reports it: some hundred bytes.
+fn record(number: u64) -> NewRecord {
+    let body = format!(
+        "{{\"fact\":{number},\"epoch\":{},\"batch\":256,\"loss\":0.7311,\"duration_s\":12.25,\
+         \"grad_norm\":1.0437,\"metrics\":{{\"test_accuracy\":0.8125}}}}",
+        number / 30
+    );
+    let job_id = number % 900 + 1;
+    NewRecord { number, now_s: number as f64, unix_s: 1e9 + number as f64, job_id, body }
+}
+
+fn hand_over(writer: &Writer, record: impl Fn() -> NewRecord) -> Result<(), StoreError> {
+    loop {
+        match writer.append(record()) {
+            Err(StoreError::Busy) => std::thread::sleep(Duration::from_micros(200)),
+            result => return result,
+        }
+    }
+}
+
+fn wait_for(writer: &Writer, number: u64) {
+    let state = writer.state();
+    while state.borrow().durable < number {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Events from many jobs at once, against SQLite with one commit an event on the same disk.
+fn durable_events() -> Result<(), Box<dyn Error>> {
+    const EVENTS: u64 = 20_000;
+    const SINGLE: u64 = 300;
+    let mut grouped = Vec::new();
+    let mut single = Vec::new();
+    for _ in 0..RUNS {
+        let folder = tempfile::tempdir()?;
+        let (_store, writer) = Store::open(folder.path())?;
+        let start = Instant::now();
+        for number in 1..=EVENTS {
+            hand_over(&writer, || record(number))?;
+        }
+        wait_for(&writer, EVENTS);
+        grouped.push(EVENTS as f64 / start.elapsed().as_secs_f64());
+        single.push(SINGLE as f64 / one_by_one(folder.path(), SINGLE)?);
+    }
+    let (grouped, single) = (median(grouped), median(single));
+    let against = format!("{single:.0} a second with one commit an event");
+    row("durable events", grouped, "1/s", Some((5000.0, grouped >= 5000.0)), &against);
+    Ok(())
+}
+
+fn one_by_one(folder: &Path, events: u64) -> Result<f64, rusqlite::Error> {
+    let database = rusqlite::Connection::open(folder.join("single.db"))?;
+    database.pragma_update(None, "journal_mode", "wal")?;
+    database.pragma_update(None, "synchronous", "full")?;
+    database.execute("CREATE TABLE log (number INTEGER PRIMARY KEY, body TEXT NOT NULL)", [])?;
+    let start = Instant::now();
+    for number in 1..=events {
+        let body = record(number).body;
+        database.execute("INSERT INTO log VALUES (?1, ?2)", (number.cast_signed(), body))?;
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn submission(id: u64, random: &mut impl Rng) -> Submission {
+    let gpus = [1, 1, 1, 1, 1, 1, 2, 2, 4][random.random_range(0..9)];
+    Submission {
+        spec: JobSpec {
+            id: JobId(id),
+            gpus,
+            weight: 1.0,
+            arrival_s: 0.0,
+            epochs_total: random.random_range(20..200),
+            samples_per_epoch: 50_000,
+            initial_batch: 32,
+            adaptation: Adaptation::Gns { initial: 32, max: 512 },
+            family: ["resnet", "transformer", "recommender"][id as usize % 3].into(),
+        },
+        user: format!("user{}", id % 10),
+        demand: Demand::default(),
+        terms: Terms::default(),
+        after: Vec::new(),
+        held: false,
+    }
+}
+
+/// From the moment at which a round is planned to all its directives, 900 jobs on 256 devices; the
+/// plan is made within, as if nothing ran beside.
+fn boundary() -> Result<(), Box<dyn Error>> {
+    let mut configuration = Configuration::default();
+    configuration.engine.planning = Planning::Inline;
+    let mut engine = configuration.engine()?;
+    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+    for node in 0..32 {
+        let device = |slot| DeviceInfo { slot, kind: "gpu".into(), memory_bytes: 0 };
+        let node = NodeInfo {
+            node: NodeId(format!("node{node}")),
+            devices: (0..8).map(device).collect(),
+            until_s: None,
+        };
+        engine.handle(Event::NodeJoined { node, keeps: Vec::new() }, 0.0);
+    }
+    for id in 1..=900 {
+        let submission = Box::new(submission(id, &mut random));
+        engine.handle(Event::JobSubmitted(submission), 1.0);
+    }
+    let mut times_ms = Vec::new();
+    for _ in 0..2 * RUNS {
+        let running: Vec<_> = engine.leases().map(|it| (it.job, it.lease_epoch)).collect();
+        let mut now_s = engine.boundary_s() - 60.0;
+        for (job, lease_epoch) in running {
+            let renewed = Event::LeaseRenewed { job, lease_epoch, epochs_done: None };
+            engine.handle(renewed, now_s);
+            now_s += 1e-6;
+        }
+        let boundary_s = engine.boundary_s();
+        let start = Instant::now();
+        engine.handle(Event::Tick, boundary_s);
+        times_ms.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    let value = median(times_ms);
+    row("boundary, 900 jobs, 256 devices", value, "ms", Some((250.0, value <= 250.0)), "");
+    Ok(())
+}
+
+/// A start on a log of so many events, with the newest snapshot as old as it can be.
+fn restart(events: u64) -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    fill(folder.path(), events)?;
+    let mut times_s = Vec::new();
+    for _ in 0..3 {
+        let start = Instant::now();
+        let (store, writer) = Store::open(folder.path())?;
+        let reader = store.reader()?;
+        let state = recover(&store.info, &reader, &Configuration::default(), &store.info.secret)?;
+        times_s.push(start.elapsed().as_secs_f64());
+        assert_eq!(state.book.number, events, "the whole log");
+        drop((store, writer));
+    }
+    let value = median(times_s);
+    row(&format!("start on {events} events"), value, "s", Some((2.0, value <= 2.0)), "");
+    Ok(())
+}
+
+/// A log as a coordinator with 900 jobs writes it: their submissions, then renewals.
+fn fill(folder: &Path, events: u64) -> Result<(), Box<dyn Error>> {
+    let (store, writer) = Store::open(folder)?;
+    let configuration = Configuration::default();
+    let mut state = State::empty(&configuration, &store.info.secret)?;
+    let started =
+        Record::Started { configuration: Box::new(configuration), program: "bench".into() };
+    let mut put = |number: u64, record: &Record| -> Result<(), Box<dyn Error>> {
+        let stamp = Stamp { number, now_s: number as f64 * 0.01, unix_s: 1e9 };
+        let body = record.encode()?;
+        let new = || NewRecord {
+            number,
+            now_s: stamp.now_s,
+            unix_s: stamp.unix_s,
+            job_id: record.job_id(),
+            body: body.clone(),
+        };
+        hand_over(&writer, new)?;
+        state.apply(stamp, record);
+        if number == events.saturating_sub(SINCE_SNAPSHOT).max(901) {
+            while writer.snapshot(state.save()?, SNAPSHOT_VERSION).is_err() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    };
+    put(1, &started)?;
+    for job in 1..=900 {
+        let request = shockwave_proto::v1::JobRequest {
+            name: format!("job {job}"),
+            command: vec!["train".into()],
+            working_dir: "/".into(),
+            gpus: 1,
+            workers: 1,
+            weight: 1.0,
+            ..Default::default()
+        };
+        let record = Record::Submitted {
+            job,
+            user: "ada".into(),
+            key: String::new(),
+            request: Box::new(request),
+        };
+        put(job + 1, &record)?;
+    }
+    for number in 902..=events {
+        let renewed = Record::Renewed { job: number % 900 + 1, lease_epoch: 1, position: None };
+        put(number, &renewed)?;
+    }
+    wait_for(&writer, events);
+    Ok(())
+}
