@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{Coordinator, options, shell};
 use serde_json::{Value, json};
-use shockwave_proto::v1::PlanRequest;
+use shockwave_proto::v1::{CancelJobRequest, PlanRequest};
 
 /// Runs `shockwave plan --instance - --json` on a document.
 fn plan_text(document: &str) -> Output {
@@ -164,8 +164,9 @@ async fn the_live_plan_shows_its_certificate_and_prices() {
     options.configuration.policy = "shockwave".into();
     options.configuration.tuning.samples = 4;
     let coordinator = Coordinator::with(options).await;
+    let mut ids = Vec::new();
     for _ in 0..3 {
-        coordinator.submit(shell("sleep 1000")).await;
+        ids.push(coordinator.submit(shell("sleep 1000")).await.id);
     }
     let began = Instant::now();
     let plan = loop {
@@ -180,5 +181,11 @@ async fn the_live_plan_shows_its_certificate_and_prices() {
     assert_eq!(plan.policy, "shockwave");
     assert!(plan.bound.unwrap() >= plan.objective.unwrap() && plan.gap.unwrap() >= 0.0);
     assert!(plan.planned.iter().any(|round| round.price.is_some_and(|price| price >= 0.0)));
+    // What runs would outlive the coordinator.
+    for job_id in ids {
+        let cancel = CancelJobRequest { job_id, reason: String::new() };
+        coordinator.client().cancel_job(coordinator.with_token(cancel)).await.unwrap();
+        coordinator.until(job_id, |info| info.devices.is_empty()).await;
+    }
     coordinator.stop().await;
 }

@@ -62,6 +62,7 @@ impl AgentArgs {
         let list: DeviceList = self.devices.parse().map_err(|error| usage(&error))?;
         let devices = list.resolve().map_err(|error| usage(&error))?;
         let node = self.node.clone().unwrap_or_else(serve::host_name);
+        serve::check_node(&node)?;
         let folder = self
             .folder
             .clone()

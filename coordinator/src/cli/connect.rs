@@ -59,14 +59,25 @@ impl CliError {
     }
 }
 
+impl CliError {
+    fn unanswered(message: &str) -> Self {
+        Self::Unreachable(format!(
+            "the coordinator does not answer ({message}); is `shockwave serve` running?"
+        ))
+    }
+}
+
 impl From<Status> for CliError {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
+        // What the coordinator says itself has no source; a connection that breaks has.
+        let broken = std::error::Error::source(&status).is_some();
         match status.code() {
             Code::InvalidArgument => Self::Usage(message),
-            Code::Unavailable | Code::DeadlineExceeded => Self::Unreachable(format!(
-                "the coordinator does not answer ({message}); is `shockwave serve` running?"
-            )),
+            Code::Unavailable | Code::DeadlineExceeded => Self::unanswered(&message),
+            Code::Unknown | Code::Internal | Code::Cancelled if broken => {
+                Self::unanswered(&message)
+            }
             Code::Unauthenticated => Self::Failed(format!(
                 "{message}; set {} to a token of this coordinator",
                 env::TOKEN

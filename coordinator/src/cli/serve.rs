@@ -60,6 +60,10 @@ pub struct ServeSettings {
     /// Folder of its state [default: ~/.local/state/shockwave/state]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Folder for jobs' logs, unacknowledged events and checkpoints: the one that agents share
+    /// [default: `jobs` in --state]
+    #[arg(long, value_name = "DIR")]
+    pub jobs: Option<PathBuf>,
     /// Devices of this machine: cpu:COUNT, gpu:INDEX,.., gpu, none or auto [default: auto]
     #[arg(long, value_name = "LIST")]
     pub devices: Option<String>,
@@ -173,7 +177,11 @@ fn failure(error: ServeError) -> CliError {
 pub(super) fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env();
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // Said on standard error, by a macro that panics when that is what cannot be written.
+        .log_internal_errors(false);
     let _ = lines.try_init();
 }
 
@@ -223,6 +231,7 @@ impl ServeSettings {
             tls_agents: self.tls_agents.or(other.tls_agents),
             web: self.web.or(other.web),
             state: self.state.or(other.state),
+            jobs: self.jobs.or(other.jobs),
             devices: self.devices.or(other.devices),
             node: self.node.or(other.node),
             round_s: self.round_s.or(other.round_s),
@@ -309,13 +318,16 @@ impl ServeSettings {
         };
         let program = std::env::current_exe();
         let program = program.map_err(|error| CliError::Failed(format!("who am I: {error}")))?;
+        let node = self.node.clone().unwrap_or_else(host_name);
+        check_node(&node)?;
         Ok(Options {
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))),
             advertise: self.advertise.clone(),
             tls: self.tls()?,
             web: self.web,
+            jobs_dir: self.jobs.clone().unwrap_or_else(|| state_dir.join("jobs")),
             state_dir,
-            node: self.node.clone().unwrap_or_else(host_name),
+            node,
             devices,
             configuration: self.configuration(),
             limits: Limits::default(),
@@ -323,6 +335,18 @@ impl ServeSettings {
             is_default: true,
         })
     }
+}
+
+/// Checks the name of a machine as the coordinator will.
+///
+/// # Errors
+/// What it is, and what would be right.
+pub(super) fn check_node(node: &str) -> Result<(), CliError> {
+    if node.is_empty() {
+        return Err(CliError::Usage("--node is empty, expected a name".into()));
+    }
+    let checked = crate::service::check::name("--node", node);
+    checked.map_err(|status| CliError::Usage(status.message().to_owned()))
 }
 
 /// Name of this machine.
@@ -345,6 +369,7 @@ mod tests {
         let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let settings: ServeSettings = toml::from_str(example).unwrap();
         settings.configuration().engine().unwrap();
+        let example = format!("\n{example}");
         for (key, documented) in settings_keys() {
             assert!(documented == "tls" || example.contains(&format!("\n{key} = ")), "{key}");
             assert!(page.contains(&key), "{key}");

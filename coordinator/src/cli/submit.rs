@@ -14,8 +14,9 @@ use super::{json, table};
 /// Hands a job in: a program that trains with the SDK, or any command
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
-    /// Job file (TOML, or JSON when it ends in .json): keys are the long names of these options with
-    /// `_` for `-`, a table `env`, a table `declaration`, and `command`. Options win over it.
+    /// Job file (TOML, or JSON when it ends in .json): `command = ["program", ..]`, a table `env`,
+    /// the long names of these options with `_` for `-`, and what is declared beforehand in a table
+    /// `declaration`. Lists are lists: `after = [3]`. Options win over it.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     #[command(flatten)]

@@ -98,6 +98,11 @@ impl AddressFile {
         Ok(())
     }
 
+    /// Whether its process runs.
+    fn is_running(&self) -> bool {
+        crate::runner::process::stat(self.pid.cast_signed()).is_some_and(|stat| !stat.zombie)
+    }
+
     /// Removes what commands would find; the state folder keeps its own, for the port.
     pub(super) fn remove(&self) {
         for path in self.paths().into_iter().skip(1) {
@@ -126,8 +131,18 @@ pub fn find(coordinator: Option<&str>) -> Result<Option<AddressFile>, FileError>
     let Some(folder) = user_dir() else { return Ok(None) };
     match coordinator {
         Some(address) => read_json(&by_address(&folder, address.trim_end_matches('/'))),
-        None => read_json(&folder.join(FILE)),
+        None => {
+            let last: Option<AddressFile> = read_json(&folder.join(FILE))?;
+            Ok(last.filter(AddressFile::is_running).or_else(|| any_running(&folder)))
+        }
     }
+}
+
+/// A coordinator of this user that runs, when the one that was started last does not.
+fn any_running(folder: &Path) -> Option<AddressFile> {
+    let entries = std::fs::read_dir(folder.join("coordinators")).ok()?;
+    let known = entries.flatten().filter_map(|entry| read_json(&entry.path()).ok().flatten());
+    known.into_iter().find(AddressFile::is_running)
 }
 
 /// Listens. Port 0 takes the port that the coordinator of this state folder had before, so that

@@ -43,6 +43,8 @@ pub struct Options {
     pub web: Option<SocketAddr>,
     /// Folder of its state.
     pub state_dir: PathBuf,
+    /// Folder of the jobs' logs, events and checkpoints.
+    pub jobs_dir: PathBuf,
     /// Name of this machine.
     pub node: String,
     /// Devices of this machine; empty: no embedded agent.
@@ -165,7 +167,8 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         local_token_digest: secrets::digest(&address.token),
         local_user: address::user_name(),
         database: info.path.clone(),
-        jobs_dir: options.state_dir.join("jobs"),
+        jobs_dir: std::path::absolute(&options.jobs_dir)
+            .unwrap_or_else(|_| options.jobs_dir.clone()),
         address: address.coordinator.clone(),
         accounts,
         agents_show_certificates: options.tls.as_ref().is_some_and(|tls| tls.agents.is_some()),

@@ -20,8 +20,8 @@ use crate::store::{NewRecord, QUEUE_RECORDS, StoreInfo, Writer, WriterState, uni
 /// Work for the owner: a closure that is run on its state.
 type Work = Box<dyn FnOnce(&mut Owner) + Send>;
 
-/// An answer that waits for the disk.
-type Release = Box<dyn FnOnce() + Send>;
+/// An answer that waits for the disk; it is told why it must not wait any longer, if so.
+type Release = Box<dyn FnOnce(Option<&str>) + Send>;
 
 /// Asks the owner. Cheap to clone.
 #[derive(Clone)]
@@ -47,8 +47,14 @@ impl Handle {
     ) -> Result<T, Status> {
         let (sender, receiver) = oneshot::channel();
         let work: Work = Box::new(move |owner| {
-            let answer = work(owner);
-            owner.release(Box::new(move || drop(sender.send(answer))));
+            match work(owner) {
+                Ok(answer) => owner.release(Box::new(move |trouble| {
+                    let refused = |trouble: &str| Err(not_accepted(trouble));
+                    drop(sender.send(trouble.map_or(Ok(answer), refused)));
+                })),
+                // A refusal rests on nothing that could be lost.
+                Err(status) => drop(sender.send(Err(status))),
+            }
         });
         let gone = || Status::unavailable("the coordinator is shutting down");
         self.work.send(work).await.map_err(|_| gone())?;
@@ -137,6 +143,10 @@ pub fn start(
     (handle, tokio::spawn(owner.run(receiver, written, stop)))
 }
 
+fn not_accepted(trouble: &str) -> Status {
+    Status::unavailable(format!("nothing is accepted for now: {trouble}"))
+}
+
 fn tokens(state: &State) -> Arc<Vec<Token>> {
     let good = state.book.tokens.values().filter(|token| token.info.revoked_unix_s.is_none());
     Arc::new(good.cloned().collect())
@@ -201,7 +211,7 @@ impl Owner {
     /// `UNAVAILABLE` while the log cannot be written; nothing has happened then.
     pub fn append(&mut self, record: &Record) -> Result<Effects, Status> {
         if let Some(trouble) = &self.trouble {
-            return Err(Status::unavailable(format!("nothing is accepted for now: {trouble}")));
+            return Err(not_accepted(trouble));
         }
         if self.state.book.number - self.durable > PENDING_MAX {
             return Err(Status::unavailable("the disk does not keep up; try again"));
@@ -299,15 +309,16 @@ impl Owner {
     /// Lets every call know the tokens as they are now, before whoever changed them hears of it.
     pub fn publish_accounts(&mut self) {
         let (tokens, accounts) = (tokens(&self.state), self.accounts.clone());
-        self.release(Box::new(move || drop(accounts.send_replace(tokens))));
+        // Where the disk refuses they are published all the same: a revoked token is not good.
+        self.release(Box::new(move |_| drop(accounts.send_replace(tokens))));
     }
 
     /// Runs `release` once everything that is known now is durable.
     fn release(&mut self, release: Release) {
-        if self.durable >= self.state.book.number {
-            release();
-        } else {
-            self.waiting.push_back((self.state.book.number, release));
+        match &self.trouble {
+            _ if self.durable >= self.state.book.number => release(None),
+            Some(trouble) => release(Some(trouble)),
+            None => self.waiting.push_back((self.state.book.number, release)),
         }
     }
 
@@ -323,8 +334,12 @@ impl Owner {
         self.log_bell.send_replace(self.durable);
         while self.waiting.front().is_some_and(|(number, _)| *number <= self.durable) {
             if let Some((_, release)) = self.waiting.pop_front() {
-                release();
+                release(None);
             }
+        }
+        // Nobody is kept waiting for a disk that refuses: asked again, the same key is the same job.
+        if let Some(trouble) = &self.trouble {
+            self.waiting.drain(..).for_each(|(_, release)| release(Some(trouble)));
         }
     }
 

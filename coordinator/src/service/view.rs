@@ -116,7 +116,11 @@ fn reason(job: &Job, standing: Option<Standing>) -> String {
         Standing::BackingOff { why, .. } => format!("{why}; is tried again soon"),
         Standing::TooLarge { gpus } => {
             let wanted = job.request.gpus;
-            format!("asks for {wanted} devices together, the cluster can give {gpus} at most")
+            let kind = match job.request.device_kind.as_str() {
+                "" => String::new(),
+                kind => format!(" of kind {kind}"),
+            };
+            format!("asks for {wanted} devices{kind} together, the cluster can give {gpus} at most")
         }
         Standing::Queued { user_cap: true, .. } => "its user's cap on devices is reached".into(),
         Standing::Queued { ahead: 0, .. } => "waits for devices; first in line".into(),
@@ -128,6 +132,9 @@ fn reason(job: &Job, standing: Option<Standing>) -> String {
         Standing::Yielding { reason, .. } => super::translate::yield_reason(&reason),
         Standing::OutOfReach { nodes, .. } => {
             let names: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+            if names.is_empty() {
+                return "not heard of: resumes from its checkpoint once its lease is over".into();
+            }
             format!("out of reach ({}): resumes elsewhere once its lease is over", names.join(", "))
         }
     }

@@ -10,6 +10,7 @@
 mod copy;
 mod failpoint;
 mod log;
+mod mark;
 mod open;
 mod schema;
 #[cfg(test)]
@@ -71,6 +72,28 @@ pub enum StoreError {
         path: PathBuf,
         /// What SQLite says.
         what: String,
+    },
+    /// The database is empty or missing, in a folder that was used.
+    #[error(
+        "{} is empty or missing, but this state folder was used: restore a snapshot into it, or \
+         start with an empty folder", path.display()
+    )]
+    Emptied {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The log has lost its end.
+    #[error(
+        "{} ends with record {found}, but {wanted} were durable: it is damaged; restore a snapshot, \
+         or keep the files and start with an empty folder", path.display()
+    )]
+    Shortened {
+        /// The file.
+        path: PathBuf,
+        /// Its last record.
+        found: u64,
+        /// The last that was durable.
+        wanted: u64,
     },
     /// SQLite refused.
     #[error("the store cannot be used: {0}")]

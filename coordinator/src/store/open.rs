@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
 
-use super::{LogReader, StoreError, Writer, schema};
+use super::{LogReader, StoreError, Writer, mark, schema};
 use crate::files::{FileLock, MODE_PRIVATE, at, make_folder};
 
 /// What is known of an open store.
@@ -47,12 +47,30 @@ impl Store {
             return Err(StoreError::Locked { folder: folder.to_owned() });
         };
         let path = folder.join(FILE);
+        let size_bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+        if size_bytes == 0 && mark::is_used(folder) {
+            return Err(StoreError::Emptied { path });
+        }
+        let wanted = mark::read(folder);
+        let whole = |found| match found {
+            found if found < wanted => {
+                Err(StoreError::Shortened { path: path.clone(), found, wanted })
+            }
+            _ => Ok(()),
+        };
+        // Looked at without the right to write first: what is still in the log's files stays there.
+        if size_bytes > 0
+            && let Ok(found) = LogReader::open(&path).and_then(|reader| reader.last_number())
+        {
+            whole(found)?;
+        }
         // Private from its first moment; SQLite gives its side files the same mode.
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(MODE_PRIVATE);
         at("create", &path, options.open(&path).map(drop))?;
         let connection = open_connection(&path).map_err(|error| name_damage(&path, error))?;
         let info = prepare(&path, connection).map_err(|error| name_damage(&path, error))?;
+        whole(info.last_number)?;
         let writer = Writer::start(&info)?;
         Ok((Self { info, _lock: lock }, writer))
     }

@@ -175,6 +175,50 @@ fn damage_is_never_taken_for_an_emptier_log() {
     assert!(refused > 50, "{refused}");
 }
 
+/// An empty database, a foreign one, a log without its end: none is taken for a new beginning.
+#[test]
+fn a_used_folder_without_its_log_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, writer) = Store::open(folder.path()).unwrap();
+    (1..=50).for_each(|number| writer.append(record(number)).unwrap());
+    wait_for(&writer, 50);
+    // As kill -9 leaves it: everything is in the write-ahead log.
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    let (database, wal) = (read("shockwave.db"), read("shockwave.db-wal"));
+    let mark = read("high-water");
+    drop((store, writer));
+    let check = |database: Option<&[u8]>, wal: &[u8], expected: &str| {
+        let copy = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &[u8]| fs::write(copy.path().join(name), content);
+        write("high-water", &mark).unwrap();
+        if let Some(database) = database {
+            write("shockwave.db", database).unwrap();
+        }
+        if !wal.is_empty() {
+            write("shockwave.db-wal", wal).unwrap();
+        }
+        let opened = Store::open(copy.path());
+        let said = opened.err().map_or_else(String::new, |error| error.to_string());
+        assert!(said.contains(expected), "{said:?} lacks {expected:?}");
+        if expected.contains("50 were durable") && !wal.is_empty() {
+            assert_eq!(fs::read(copy.path().join("shockwave.db-wal")).unwrap(), wal, "evidence");
+        }
+    };
+    check(Some(&database), &wal, "");
+    check(None, &[], "empty or missing");
+    check(Some(&[]), &[], "empty or missing");
+    check(Some(&database), &wal[..wal.len() * 2 / 3], "50 were durable");
+    let mut flipped = wal.clone();
+    flipped[wal.len() / 2] ^= 1;
+    check(Some(&database), &flipped, "50 were durable");
+    let foreign = tempfile::tempdir().unwrap();
+    let other = rusqlite::Connection::open(foreign.path().join("other.db")).unwrap();
+    other.execute_batch("CREATE TABLE other (x)").unwrap();
+    drop(other);
+    let other = fs::read(foreign.path().join("other.db")).unwrap();
+    check(Some(&other), &[], "50 were durable");
+}
+
 /// Runs in a process of its own, which a fail point kills.
 #[test]
 fn child_that_is_killed() {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use tokio::sync::watch;
 
+use super::mark::Mark;
 use super::open::{name_damage, open_connection};
 use super::{Snapshot, StoreError, StoreInfo, StoredRecord, fail_point};
 
@@ -62,13 +63,14 @@ const RETRY: Duration = Duration::from_millis(500);
 impl Writer {
     pub(super) fn start(info: &StoreInfo) -> Result<Self, StoreError> {
         let connection = open_connection(&info.path)?;
+        let mark = Mark::open(&info.path)?;
         let (sender, receiver) = sync_channel(QUEUE_RECORDS);
         let start = WriterState { durable: info.last_number, ..WriterState::default() };
         let (report, state) = watch::channel(start);
         let closing = Arc::new(AtomicBool::new(false));
         let (path, epoch, closes) = (info.path.clone(), info.epoch, Arc::clone(&closing));
         let body = move || {
-            let error = serve(connection, epoch, &receiver, &report, &closes);
+            let error = serve((connection, &mark), epoch, &receiver, &report, &closes);
             let error = Arc::new(name_damage(&path, error));
             report.send_modify(|state| state.ended = Some(error));
         };
@@ -121,7 +123,7 @@ impl Drop for Writer {
 
 /// Writes until the other end is dropped; returns why it ended.
 fn serve(
-    mut connection: Connection,
+    (mut connection, mark): (Connection, &Mark),
     epoch: u64,
     work: &Receiver<Work>,
     report: &watch::Sender<WriterState>,
@@ -138,6 +140,9 @@ fn serve(
             match commit(&mut connection, epoch, &batch) {
                 Ok(last) => {
                     fail_point("store.committed");
+                    if let Some(last) = last {
+                        mark.note(last);
+                    }
                     report.send_modify(|state| {
                         state.durable = last.unwrap_or(state.durable);
                         state.trouble = None;

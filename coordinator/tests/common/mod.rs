@@ -48,6 +48,7 @@ pub fn options(folder: &Path, slots: u32) -> Options {
         tls: None,
         web: Some(([127, 0, 0, 1], 0).into()),
         state_dir: folder.to_owned(),
+        jobs_dir: folder.join("jobs"),
         node: "here".into(),
         devices: DeviceList::Cpu(slots).resolve().expect("CPU slots are always there"),
         configuration: quick(),

@@ -175,20 +175,28 @@ impl Engine {
                 self.note_node_failure(&part.node, id, turn);
             }
         }
-        self.count_failure(id, why, turn);
+        self.count_failure(id, why, lease.expired, turn);
     }
 
-    /// Counts a failure: another attempt after a while, or the end.
-    pub(super) fn count_failure(&mut self, id: JobId, why: String, turn: &mut Turn) {
+    /// Counts a failure: another attempt after a while, or the end. A job that can resume is tried
+    /// again as often as the settings say when it was `lost`: a lease that ran out is no fault of
+    /// the program's.
+    pub(super) fn count_failure(&mut self, id: JobId, why: String, lost: bool, turn: &mut Turn) {
         let settings = &self.state.settings;
         let (backoff_s, backoff_max_s) = (settings.backoff_s, settings.backoff_max_s);
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         job.failures += 1;
         job.failures_total += 1;
         job.last_failure = Some(why.clone());
-        let (failures, retries) = (job.failures, job.retries(settings));
+        let (failures, mut retries) = (job.failures, job.retries(settings));
+        if lost && !job.terms.exit_zero_finishes {
+            retries = retries.max(settings.retries);
+        }
         if failures > retries {
-            let why = format!("{failures} failures without a checkpoint between them, last: {why}");
+            let why = match failures {
+                1 => why,
+                _ => format!("{failures} failures without a checkpoint between them, last: {why}"),
+            };
             return self.end(id, Outcome::Failed { why }, turn);
         }
         let doubled = f64::from(2_u32.saturating_pow(failures - 1));

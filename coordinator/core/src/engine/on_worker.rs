@@ -184,7 +184,7 @@ impl Engine {
                 lease.note_ending(ReleaseReason::StartFailed { why });
                 self.see_off(id, turn);
             }
-            None => self.count_failure(id, why, turn),
+            None => self.count_failure(id, why, false, turn),
         }
     }
 

@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Shortest round, seconds: rounds are counted, and nothing can be planned in less.
+const ROUND_LEAST_S: f64 = 0.01;
+/// Longest round, seconds.
+const ROUND_MOST_S: f64 = 1e7;
+
 /// Who calls the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -91,8 +96,8 @@ impl Settings {
     /// [`SettingsError`] names the first field that cannot be.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let error = |field, got, expected| Err(SettingsError { field, got, expected });
-        if !(self.round_s.is_finite() && self.round_s > 0.0) {
-            return error("round_s", self.round_s, "a finite number above 0");
+        if !(ROUND_LEAST_S..=ROUND_MOST_S).contains(&self.round_s) {
+            return error("round_s", self.round_s, "0.01 to 1e7 seconds");
         }
         if !(self.ttl_s.is_finite() && self.ttl_s >= self.round_s) {
             return error("ttl_s", self.ttl_s, "at least round_s");

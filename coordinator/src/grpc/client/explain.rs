@@ -5,6 +5,7 @@ use shockwave_core::types::JobId;
 use shockwave_proto::v1::ExplainReply;
 use tonic::Status;
 
+use crate::cli::json::state_name;
 use crate::service::book::Job;
 use crate::service::owner::Owner;
 use crate::service::{Shared, view};
@@ -14,7 +15,13 @@ pub(super) async fn explain(shared: &Shared, id: u64) -> Result<ExplainReply, St
         let job = super::job(owner, id)?;
         let info = view::job(owner, job);
         let Some(it) = owner.state.engine.explain(JobId(id)) else {
-            let sentence = format!("it has ended ({}) {}", info.state().as_str_name(), info.reason);
+            let state = state_name(info.state());
+            let sentence = match info.reason.as_str() {
+                "" => format!("it has ended: {state}"),
+                reason => {
+                    format!("it has ended: {state}: {reason} (its output: `shockwave logs {id}`)")
+                }
+            };
             return Ok(ExplainReply { job: Some(info), sentence, ..ExplainReply::default() });
         };
         let (ahead, gpus_ahead) = match &it.standing {

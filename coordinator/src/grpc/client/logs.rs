@@ -29,9 +29,18 @@ pub(super) async fn logs(
     request: LogsRequest,
 ) -> Result<impl Stream<Item = Result<LogChunk, Status>> + use<>, Status> {
     let id = request.job_id;
-    let ask = move |owner: &mut Owner| super::own_job(owner, &caller, id).map(|_| ());
-    shared.handle.ask(ask).await?;
+    let ask = move |owner: &mut Owner| {
+        super::own_job(owner, &caller, id).map(|job| job.started_unix_s.is_some())
+    };
+    let has_started = shared.handle.ask(ask).await?;
     let path = shared.jobs_dir.join(id.to_string()).join("log");
+    if has_started && !path.exists() {
+        return Err(Status::failed_precondition(format!(
+            "job {id} has run, but {} is not there: the agents' --jobs must be the same shared \
+             folder as --jobs of `shockwave serve`",
+            path.display()
+        )));
+    }
     let (sender, receiver) = mpsc::channel(4);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {

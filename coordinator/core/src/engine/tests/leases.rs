@@ -123,6 +123,26 @@ fn a_silent_worker_loses_its_lease() {
 }
 
 #[test]
+fn a_lost_lease_is_not_held_against_a_job_that_can_resume() {
+    // Whether the job's user allows no retry, for a job of the SDK and for a plain command.
+    for (plain, expected) in [
+        (false, "retry 1 at 265: its lease was not renewed"),
+        (true, "end 1: Failed { why: \"its lease was not renewed\" }"),
+    ] {
+        let mut world = World::new(&[1]);
+        let mut submission = World::submission(1, 1);
+        submission.terms.retries = Some(0);
+        submission.terms.exit_zero_finishes = plain;
+        world.tell(Event::JobSubmitted(Box::new(submission)));
+        world.started(1, 1);
+        world.until(260.0);
+        world.orders();
+        world.gone(1, 1, "a", ReleaseReason::Killed);
+        assert_eq!(world.orders(), [expected]);
+    }
+}
+
+#[test]
 fn a_broken_gang_is_killed_whole() {
     let mut world = World::new(&[1, 1]);
     world.submit(1, 2);
