@@ -123,8 +123,9 @@ fn fresh_folder(args: &Args) -> Result<PathBuf> {
 fn build() -> Result<bool> {
     setup::ensure()?;
     let mut build = process::cargo();
-    build.args(["build", "--quiet", "--locked", "--bins"]);
-    build.args(["-p", "shockwave", "-p", "shockwave-examples"]);
+    // The whole workspace, as the tests do: with a part of it dependencies get other features, and
+    // are built again.
+    build.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
     eprintln!("building the programs of the demo");
     process::succeeds(&mut build)
 }
