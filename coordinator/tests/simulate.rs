@@ -162,3 +162,21 @@ fn what_is_wrong_is_named_with_its_place() {
     let told = bad(folder.path(), "reproduce --reference nowhere");
     assert!(told.contains("nowhere, which is no folder"), "{told}");
 }
+
+#[test]
+fn the_sample_is_all_that_a_first_comparison_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = good(folder.path(), "trace sample --output tables --jobs 30");
+    assert!(told.contains("30 jobs"), "{told}");
+    let input = "--trace tables/trace.csv --profiles tables --throughputs tables/throughputs.csv";
+    let policies = "--policies shockwave,gandiva-fair --samples 4 --window-t 10 --json";
+    let told = good(folder.path(), &format!("compare {input} --gpus 8 {policies}"));
+    let runs: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(runs.as_array().unwrap().len(), 2);
+    for run in runs.as_array().unwrap() {
+        assert_eq!(run["jobs"].as_array().unwrap().len(), 30);
+    }
+    // Nobody's own tables are written over.
+    let refused = bad(folder.path(), "trace sample --output tables");
+    assert!(refused.contains("datasets.csv already"), "{refused}");
+}

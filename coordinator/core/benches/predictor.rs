@@ -7,28 +7,24 @@
 #![allow(clippy::unwrap_used)] // A benchmark that cannot go on should stop.
 
 mod panel;
+#[path = "../tests/common/reference.rs"]
+mod reference;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use panel::{BINS, Panel, Score};
 use plotters::prelude::*;
+use reference::{TRACES, folder, workload};
 use serde_json::{Value, json};
 use shockwave_core::policies;
-use shockwave_core::simulator::profiles::{Profiles, Throughputs};
 use shockwave_core::simulator::{Workload, published};
 
-const TRACES: [(&str, u32, &str); 3] =
-    [("120_32", 32, "tacc"), ("220_64", 64, "wisr"), ("900_256", 256, "wisr")];
 /// Run-time error of the paper's predictor, percent.
 const PAPER_PERCENT: f64 = 16.0;
 
 fn main() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference");
-    if !folder.is_dir() {
-        eprintln!("skipped: ../shared/reference is not there");
-        return;
-    }
+    let Some(folder) = folder() else { return };
     let mut curves = Vec::new();
     for (trace, gpus, table) in TRACES {
         let workload = workload(&folder, trace, table);
@@ -42,18 +38,6 @@ fn main() {
         curves.push((format!("{trace}, batch sizes known"), knowing));
     }
     draw(&curves);
-}
-
-fn workload(folder: &Path, trace: &str, table: &str) -> Workload {
-    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-    let profiles = Profiles::parse(
-        &read("datasets.csv"),
-        &read("gns_rules.csv"),
-        &read("accordion_rules.csv"),
-    )
-    .unwrap();
-    let speeds = Throughputs::parse(&read(&format!("throughput_v100_{table}.csv"))).unwrap();
-    Workload::parse(&read(&format!("trace_{trace}gpu.csv")), &profiles, &speeds).unwrap()
 }
 
 fn report(name: &str, value: f64, goal: Value, holds: Option<bool>, against: &str) {

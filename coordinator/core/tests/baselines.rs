@@ -5,12 +5,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::path::PathBuf;
 
+#[path = "common/reference.rs"]
+mod reference;
+
+use reference::{TRACES, folder, workload};
 use shockwave_core::policies;
-use shockwave_core::simulator::profiles::{Profiles, Throughputs};
 use shockwave_core::simulator::report::Contention;
-use shockwave_core::simulator::{Exact, Workload, published};
+use shockwave_core::simulator::{Exact, published};
 
 const BASELINES: [(&str, &str); 5] = [
     ("gavel", "max_min_fairness"),
@@ -22,25 +24,10 @@ const BASELINES: [(&str, &str); 5] = [
 
 #[test]
 fn baselines_reach_the_published_metrics() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference");
-    if !folder.is_dir() {
-        eprintln!("skipped: ../shared/reference is not there");
-        return;
-    }
-    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-    let profiles = Profiles::parse(
-        &read("datasets.csv"),
-        &read("gns_rules.csv"),
-        &read("accordion_rules.csv"),
-    )
-    .unwrap();
-    let results = read("reference_results.csv");
-    for (trace, gpus, table) in
-        [("120_32", 32, "tacc"), ("220_64", 64, "wisr"), ("900_256", 256, "wisr")]
-    {
-        let speeds = Throughputs::parse(&read(&format!("throughput_v100_{table}.csv"))).unwrap();
-        let workload =
-            Workload::parse(&read(&format!("trace_{trace}gpu.csv")), &profiles, &speeds).unwrap();
+    let Some(folder) = folder() else { return };
+    let results = fs::read_to_string(folder.join("reference_results.csv")).unwrap();
+    for (trace, gpus, table) in TRACES {
+        let workload = workload(&folder, trace, table);
         for (name, published_name) in BASELINES {
             let mut policy = policies::by_name(name).unwrap();
             let outcome = published::simulate(

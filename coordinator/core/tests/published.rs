@@ -5,37 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
+#[path = "common/reference.rs"]
+mod reference;
+
+use reference::{TRACES, folder, workload};
 use shockwave_core::policies;
 use shockwave_core::predictor::{self, Profile};
-use shockwave_core::simulator::profiles::{Profiles, Throughputs};
 use shockwave_core::simulator::report::{Contention, Outcome};
 use shockwave_core::simulator::{Exact, Workload, published};
-
-const TRACES: [(&str, u32, &str); 3] =
-    [("120_32", 32, "tacc"), ("220_64", 64, "wisr"), ("900_256", 256, "wisr")];
-
-fn reference() -> Option<PathBuf> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference");
-    if !folder.is_dir() {
-        eprintln!("skipped: ../shared/reference is not there");
-        return None;
-    }
-    Some(folder)
-}
-
-fn workload(folder: &Path, trace: &str, table: &str) -> Workload {
-    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-    let profiles = Profiles::parse(
-        &read("datasets.csv"),
-        &read("gns_rules.csv"),
-        &read("accordion_rules.csv"),
-    )
-    .unwrap();
-    let speeds = Throughputs::parse(&read(&format!("throughput_v100_{table}.csv"))).unwrap();
-    Workload::parse(&read(&format!("trace_{trace}gpu.csv")), &profiles, &speeds).unwrap()
-}
 
 fn play(workload: &Workload, gpus: u32, policy: &str) -> Outcome {
     let mut policy = policies::by_name(policy).unwrap();
@@ -58,7 +36,7 @@ fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
 
 #[test]
 fn gandiva_fair_gives_every_job_its_published_completion_time() {
-    let Some(folder) = reference() else { return };
+    let Some(folder) = folder() else { return };
     let published = rows(&fs::read_to_string(folder.join("per_job_results.csv")).unwrap());
     for (trace, gpus, table) in TRACES {
         let outcome = play(&workload(&folder, trace, table), gpus, "gandiva-fair");
@@ -98,7 +76,7 @@ fn gandiva_fair_gives_every_job_its_published_completion_time() {
 
 #[test]
 fn rounds_and_batch_changes_are_the_published_ones() {
-    let Some(folder) = reference() else { return };
+    let Some(folder) = folder() else { return };
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let outcome = play(&workload(&folder, "120_32", "tacc"), 32, "gandiva-fair");
     let rounds = rows(&read("golden_gandiva_fair_120_32_rounds.csv"));
@@ -130,7 +108,7 @@ fn rounds_and_batch_changes_are_the_published_ones() {
 
 #[test]
 fn profiled_schedules_and_exclusive_run_times_are_the_published_ones() {
-    let Some(folder) = reference() else { return };
+    let Some(folder) = folder() else { return };
     for (trace, _, table) in TRACES {
         let with_times = workload(&folder, trace, table);
         let text = fs::read_to_string(folder.join(format!("trace_{trace}gpu.csv"))).unwrap();
@@ -166,7 +144,7 @@ const GOALS_H: [(f64, f64); 3] = [(6.1, 2.2), (6.4, 1.8), (6.3, 2.0)];
 /// One set of parameters, nothing of the future known.
 #[test]
 fn the_default_policy_beats_every_published_one_and_reaches_the_goals() {
-    let Some(folder) = reference() else { return };
+    let Some(folder) = folder() else { return };
     let published = rows(&fs::read_to_string(folder.join("reference_results.csv")).unwrap());
     for ((trace, gpus, table), goal_h) in TRACES.into_iter().zip(GOALS_H) {
         let workload = workload(&folder, trace, table);

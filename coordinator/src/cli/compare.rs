@@ -30,9 +30,17 @@ fn compare(args: &CompareArgs) -> Result<String, SimulationError> {
     let workload = args.play.source.load()?;
     let all = || policies::REGISTRY.iter().map(|entry| entry.0.to_owned()).collect();
     let names = if args.policies.is_empty() { all() } else { args.policies.clone() };
+    let one = |policy: &String| {
+        let mut setup = args.play.setup(policy, false);
+        // With several, what only a market has is left out of the others.
+        if names.len() > 1 {
+            setup.tuning = setup.tuning.within(policy);
+        }
+        simulation::run(&workload, &setup)
+    };
     let runs = names
         .iter()
-        .map(|policy| simulation::run(&workload, &args.play.setup(policy, false)))
+        .map(one)
         .collect::<Result<Vec<Run>, _>>()?;
     let all: Vec<&Run> = runs.iter().collect();
     if let Some(folder) = &args.play.figures {

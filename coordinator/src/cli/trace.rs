@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use shockwave_core::simulator::generate::{Recipe, Shape, generate};
+use shockwave_core::simulator::sample::sample;
 use shockwave_core::simulator::trace::{TraceJob, parse_trace, to_csv};
 use shockwave_core::simulator::{Workload, published_trace};
 
@@ -22,6 +23,8 @@ pub struct TraceArgs {
 enum TraceCommand {
     /// Draws a trace from a seed.
     Generate(GenerateArgs),
+    /// Writes invented tables and a trace drawn from them, to try the simulator with.
+    Sample(SampleArgs),
     /// Converts between the CSV format and the published tab-separated one.
     Convert(ConvertArgs),
 }
@@ -77,6 +80,23 @@ struct GenerateArgs {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+struct SampleArgs {
+    /// The folder to write: datasets.csv, gns_rules.csv, accordion_rules.csv, throughputs.csv and
+    /// trace.csv.
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+    /// Number of jobs.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    jobs: u32,
+    /// Seed; equal seeds give equal traces.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Reports as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A CSV file with a header.
@@ -113,6 +133,7 @@ struct ConvertArgs {
 pub fn run(args: &TraceArgs) -> ExitCode {
     let (result, json) = match &args.command {
         TraceCommand::Generate(args) => (generated(args), args.json),
+        TraceCommand::Sample(args) => (sampled(args), args.json),
         TraceCommand::Convert(args) => (converted(args), args.json),
     };
     match result {
@@ -139,6 +160,32 @@ fn generated(args: &GenerateArgs) -> Result<(usize, &Path), SimulationError> {
         .map_err(|source| SimulationError::Content { path: args.throughputs.clone(), source })?;
     write(&args.output, &to_csv(&jobs))?;
     Ok((jobs.len(), &args.output))
+}
+
+fn sampled(args: &SampleArgs) -> Result<(usize, &Path), SimulationError> {
+    let folder = args.output.as_path();
+    let tables = sample();
+    for (name, text) in [
+        ("datasets.csv", &tables.datasets),
+        ("gns_rules.csv", &tables.gns_rules),
+        ("accordion_rules.csv", &tables.accordion_rules),
+        ("throughputs.csv", &tables.throughputs),
+    ] {
+        let path = folder.join(name);
+        if path.exists() {
+            // Tables that were there are somebody's measurements.
+            let got = format!("{}, which has a {name} already", folder.display());
+            let expected = "a folder without tables";
+            return Err(SimulationError::Option { option: "--output", got, expected });
+        }
+        write(&path, text)?;
+    }
+    let profiles = load_profiles(folder)?;
+    let throughputs = load_throughputs(&folder.join("throughputs.csv"))?;
+    let jobs = generate(&Recipe::published(args.jobs, args.seed), &profiles, &throughputs)
+        .map_err(|source| SimulationError::Content { path: folder.to_owned(), source })?;
+    write(&folder.join("trace.csv"), &to_csv(&jobs))?;
+    Ok((jobs.len(), folder))
 }
 
 fn recipe(args: &GenerateArgs) -> Result<Recipe, SimulationError> {

@@ -38,32 +38,15 @@ impl Company {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::predictor::Forecast;
+    use crate::policies::testing::job;
 
     fn view(ids: &[u64]) -> ClusterView {
-        let job = |id: &u64| JobView {
-            id: JobId(*id),
-            gpus: 1,
-            weight: 1.0,
-            arrival_s: 0.0,
-            running: false,
-            epochs_total: 1.0,
-            epochs_done: 0.0,
-            attained_s: 0.0,
-            steps_left: 1.0,
-            steps_per_s: 1.0,
-            restart_s: 0.0,
-            forecast: Forecast::default(),
-            samples: Vec::new(),
-            contention_max: 1.0,
-            contention_mean: 1.0,
-        };
         ClusterView {
             now_s: 0.0,
             round_s: 120.0,
             round: 0,
             gpus: 2,
-            jobs: ids.iter().map(job).collect(),
+            jobs: ids.iter().map(|id| job(*id)).collect(),
         }
     }
 

@@ -17,6 +17,8 @@ mod ossp;
 mod shockwave;
 mod shockwave_paper;
 mod srpt;
+#[cfg(test)]
+mod testing;
 mod themis;
 mod themis_filter;
 mod tiresias;

@@ -118,34 +118,26 @@ fn appraisal(plan: &Plan) -> Option<Appraisal> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::policies::testing;
     use crate::predictor::{Forecast, RegimeForecast, RunTime};
 
     /// A job of one GPU that may end after one round or need ten, and is expected to need five.
     fn job(id: u64, samples: Vec<f64>) -> JobView {
         let regime = |epoch_s: f64| vec![RegimeForecast { batch: 8, epochs: 1.0, epoch_s }];
+        let forecast = Forecast {
+            regimes: regime(600.0),
+            left_s: 600.0,
+            left_sd_s: 500.0,
+            left_upper_s: 1200.0,
+            total_s: 600.0,
+            left: RunTime::Exact(600.0),
+        };
         JobView {
-            id: JobId(id),
-            gpus: 1,
-            weight: 1.0,
-            arrival_s: 0.0,
-            running: false,
-            epochs_total: 1.0,
-            epochs_done: 0.0,
-            attained_s: 0.0,
-            steps_left: 1.0,
-            steps_per_s: 1.0,
-            restart_s: 0.0,
-            forecast: Forecast {
-                regimes: regime(600.0),
-                left_s: 600.0,
-                left_sd_s: 500.0,
-                left_upper_s: 1200.0,
-                total_s: 600.0,
-                left: RunTime::Exact(600.0),
-            },
+            forecast,
             samples: samples.into_iter().map(regime).collect(),
             contention_max: 2.0,
             contention_mean: 2.0,
+            ..testing::job(id)
         }
     }
 

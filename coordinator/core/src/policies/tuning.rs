@@ -101,6 +101,20 @@ impl Tuning {
         Ok(horizon)
     }
 
+    /// What of these settings the policy `name` has: those of the market leave the others as they
+    /// are, so that policies can be compared with a market that is set otherwise.
+    #[must_use]
+    pub fn within(&self, name: &str) -> Self {
+        let (market, paper) = (Shockwave::default(), ShockwavePaper::default());
+        if name == market.name() {
+            *self
+        } else if name == paper.name() {
+            Self { samples: 1, ..*self }
+        } else {
+            Self::default()
+        }
+    }
+
     fn sets_market(&self) -> bool {
         self.rounds.is_some() || self.k.is_some() || self.lambda.is_some()
     }
@@ -150,6 +164,16 @@ mod tests {
         }
         let error = with("shock", 1).err().unwrap().to_string();
         assert!(error.contains("\"shock\"") && error.contains("list-rule"), "{error}");
+    }
+
+    #[test]
+    fn a_comparison_sets_of_each_policy_what_it_has() {
+        let all = Tuning { rounds: Some(5), samples: 8, ..Tuning::default() };
+        assert_eq!(all.within("shockwave"), all);
+        assert_eq!(all.within("shockwave-paper"), Tuning { samples: 1, ..all });
+        for (name, _) in REGISTRY {
+            assert!(tuned(name, &all.within(name)).is_ok(), "{name}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod profiles;
 pub mod published;
 pub mod published_trace;
 pub mod report;
+pub mod sample;
 mod table;
 pub mod trace;
 pub mod workload;
