@@ -64,6 +64,11 @@ fn rows(trace: &str, scores: &[Score]) {
             let holds = (level == 90 && ours).then_some((85.0..=95.0).contains(&covered));
             report(&format!("{name} {level} % interval covers"), covered, goal, holds, "played");
         }
+        let against = format!("the {:.1} % of forecasts that are uncertain", score.uncertain_percent);
+        for (level, covered) in [50, 80, 90].into_iter().zip(score.covered_uncertain_percent) {
+            let name = format!("{name} {level} % interval covers, where uncertain");
+            report(&name, covered, Value::Null, None, &against);
+        }
     }
 }
 

@@ -14,6 +14,10 @@ const LEVELS: [f64; 3] = [0.5, 0.8, 0.9];
 /// whole where the simulator credits them.
 const TOLERANCE: f64 = 1e-3;
 
+/// Width of a 90 % interval over the expected remaining time, from which on a forecast is uncertain
+/// of more than the noise of measured step times.
+const UNCERTAIN: f64 = 0.05;
+
 /// What one predictor said of one job at one time.
 struct Said {
     predictor: usize,
@@ -23,6 +27,13 @@ struct Said {
     /// Epochs by batch size: trained so far and forecast.
     epochs: HashMap<u32, f64>,
     intervals: [(f64, f64); LEVELS.len()],
+}
+
+impl Said {
+    fn is_uncertain(&self) -> bool {
+        let (low, high) = self.intervals[LEVELS.len() - 1];
+        high - low > UNCERTAIN * (self.total_s - self.attained_s)
+    }
 }
 
 /// Asks every predictor whenever a job has gone on; the first one serves the policy.
@@ -49,6 +60,11 @@ pub struct Score {
     pub regime_percent: f64,
     /// How often the remaining time was in the 50, 80 and 90 % intervals, percent.
     pub covered_percent: [f64; LEVELS.len()],
+    /// The same of the forecasts whose 90 % interval is wider than [`UNCERTAIN`] of the remaining
+    /// time: the others are certain of the regimes, and right.
+    pub covered_uncertain_percent: [f64; LEVELS.len()],
+    /// Forecasts that are so uncertain, percent.
+    pub uncertain_percent: f64,
     /// Run-time error by progress, percent.
     pub by_progress: [f64; BINS],
 }
@@ -143,6 +159,7 @@ impl Panel {
         let (mut jobs, mut said_of_all) = (0, 0.0);
         let (mut run_time, mut regime) = (0.0, 0.0);
         let mut covered = [0.0; LEVELS.len()];
+        let (mut covered_uncertain, mut uncertain) = ([0.0; LEVELS.len()], 0.0);
         let mut bins = [(0.0, 0.0); BINS];
         for (id, (spec, progress)) in &self.ended {
             let all = self.said.get(id).into_iter().flatten();
@@ -161,8 +178,12 @@ impl Panel {
                 bins[one.bin].1 += 1.0;
                 let left_s = progress.attained_s - one.attained_s;
                 let slack_s = TOLERANCE * progress.attained_s;
-                for (sum, (low, high)) in covered.iter_mut().zip(one.intervals) {
-                    *sum += f64::from(u8::from((low - slack_s..=high + slack_s).contains(&left_s)));
+                let wide = one.is_uncertain();
+                uncertain += f64::from(u8::from(wide));
+                for (level, (low, high)) in one.intervals.into_iter().enumerate() {
+                    let hit = (low - slack_s..=high + slack_s).contains(&left_s);
+                    covered[level] += f64::from(u8::from(hit));
+                    covered_uncertain[level] += f64::from(u8::from(hit && wide));
                 }
                 said_of_all += 1.0;
             }
@@ -174,6 +195,9 @@ impl Panel {
             run_time_percent: 100.0 * run_time / count,
             regime_percent: 100.0 * regime / count,
             covered_percent: covered.map(|sum| 100.0 * sum / f64::max(said_of_all, 1.0)),
+            covered_uncertain_percent: covered_uncertain
+                .map(|sum| 100.0 * sum / f64::max(uncertain, 1.0)),
+            uncertain_percent: 100.0 * uncertain / f64::max(said_of_all, 1.0),
             by_progress: bins.map(|(sum, n)| 100.0 * sum / f64::max(n, 1.0)),
         }
     }
