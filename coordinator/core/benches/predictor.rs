@@ -37,7 +37,25 @@ fn main() {
         curves.push((trace.to_owned(), scores));
         curves.push((format!("{trace}, batch sizes known"), knowing));
     }
+    pooled(&curves);
     draw(&curves);
+}
+
+/// The errors of the default over the jobs of all traces, nothing known in advance.
+fn pooled(curves: &[(String, Vec<Score>)]) {
+    let ours: Vec<&Score> = curves.iter().step_by(2).map(|(_, scores)| &scores[0]).collect();
+    let jobs: usize = ours.iter().map(|score| score.jobs).sum();
+    let mean = |of: fn(&Score) -> f64| {
+        ours.iter().map(|score| score.jobs as f64 * of(score)).sum::<f64>() / jobs as f64
+    };
+    let against = format!("the {jobs} jobs of all traces");
+    for (what, value, goal) in [
+        ("run-time", mean(|score| score.run_time_percent), 8.0),
+        ("regime", mean(|score| score.regime_percent), 4.0),
+    ] {
+        let name = format!("all traces {} {what} error", ours[0].predictor);
+        report(&name, value, json!(format!("<= {goal}")), Some(value <= goal), &against);
+    }
 }
 
 fn report(name: &str, value: f64, goal: Value, holds: Option<bool>, against: &str) {
@@ -64,7 +82,8 @@ fn rows(trace: &str, scores: &[Score]) {
             let holds = (level == 90 && ours).then_some((85.0..=95.0).contains(&covered));
             report(&format!("{name} {level} % interval covers"), covered, goal, holds, "played");
         }
-        let against = format!("the {:.1} % of forecasts that are uncertain", score.uncertain_percent);
+        let against =
+            format!("the {:.1} % of forecasts that are uncertain", score.uncertain_percent);
         for (level, covered) in [50, 80, 90].into_iter().zip(score.covered_uncertain_percent) {
             let name = format!("{name} {level} % interval covers, where uncertain");
             report(&name, covered, Value::Null, None, &against);

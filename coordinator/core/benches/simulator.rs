@@ -3,12 +3,16 @@
 //! `--reference DIR`.
 //!
 //! Prints one JSON object per result row; everything else goes to stderr.
+#![allow(clippy::unwrap_used)] // A benchmark that cannot go on should stop.
+
+mod growth;
 
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use growth::{Curve, Panel, draw, peak_mib};
 use shockwave_core::policies;
 use shockwave_core::predictor::{self, Profile};
 use shockwave_core::simulator::generate::{Recipe, generate};
@@ -50,17 +54,31 @@ fn main() -> Result<(), Box<dyn Error>> {
         None,
         "the service's engine in virtual time",
     );
-    for jobs in [1000, 3000, 10_000] {
+    generated(&tables)?;
+    Ok(())
+}
+
+/// Cost against size, on generated traces; drawn to `target/bench/simulator-growth.svg`.
+fn generated(tables: &Tables) -> Result<(), Box<dyn Error>> {
+    let policies = ["gandiva-fair", "gavel", "list-rule", "shockwave"];
+    let mut curves: Vec<Curve> = policies.map(|name| (name.to_owned(), Vec::new())).to_vec();
+    for jobs in [300, 1000, 3000, 10_000] {
         let gpus = jobs * 256 / 1000;
         let recipe = Recipe::published(jobs, 1);
         let trace = generate(&recipe, &tables.profiles, &tables.speeds)?;
         let workload = Workload::join(&trace, &tables.profiles, &tables.speeds)?;
-        for policy in ["gandiva-fair", "gavel", "list-rule", "shockwave"] {
+        for (policy, points) in &mut curves {
             let Some(seconds) = median_s(&workload, gpus, policy, 1) else { continue };
             let goal = (jobs == 10_000).then_some((600.0, seconds <= 600.0));
             row(&format!("{jobs} jobs, {gpus} GPUs: {policy}"), seconds, goal, "");
+            points.push((f64::from(jobs), seconds));
         }
     }
+    let memory = serde_json::json!({"name": "peak memory of all of these", "value": peak_mib(),
+        "unit": "MiB", "goal": null, "holds": null, "against": "resident, this process"});
+    println!("{memory}");
+    let title = "jobs, 256 GPUs for each 1000".to_owned();
+    draw("simulator-growth", "s", &[Panel { title, curves }]);
     Ok(())
 }
 

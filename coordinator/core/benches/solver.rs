@@ -4,12 +4,12 @@
 //! `target/bench/solver-growth.svg`.
 #![allow(clippy::unwrap_used)] // A benchmark that cannot go on should stop.
 
+mod growth;
 mod instances;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use plotters::prelude::*;
+use growth::{Panel, draw, peak_mib};
 use serde_json::{Value, json};
 use shockwave_core::market::{Objective, market_report};
 use shockwave_core::solver::{Effort, Placement, Plan, Program, Sides, polish, solve, solve_exact};
@@ -30,7 +30,7 @@ fn main() {
         against_highs(jobs, gpus, rounds);
     }
     largest();
-    growth();
+    growth_with_size();
 }
 
 fn report(name: &str, value: f64, unit: &str, goal: Value, holds: Option<bool>, against: &str) {
@@ -160,16 +160,8 @@ fn largest() {
     report("progress 50000/20000 memory", memory, "MiB above the window", Value::Null, None, "");
 }
 
-/// Peak resident memory, MiB; 0 where the system does not say.
-fn peak_mib() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default();
-    let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok());
-    kib.unwrap_or(0.0) / 1024.0
-}
-
 /// Time against jobs (GPUs in proportion), GPUs and rounds.
-fn growth() {
+fn growth_with_size() {
     let time = |jobs: usize, gpus: u32, rounds: usize| {
         let window = instances::window(jobs, gpus, rounds, Objective::Progress, 1);
         median((0..3).map(|_| timed(&window, Objective::Progress).2).collect())
@@ -189,34 +181,14 @@ fn growth() {
         let name = format!("growth in {name}");
         report(&name, slope(points), "power", Value::Null, None, "log-log slope");
     }
-    draw(&[
+    let panels = [
         ("jobs N, M = N/4, T = 30", by_jobs),
         ("GPUs M, N = 2000, T = 30", by_gpus),
         ("rounds T, N = 2000, M = 512", by_rounds),
-    ]);
-}
-
-fn draw(panels: &[(&str, Vec<(f64, f64)>)]) {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
-    std::fs::create_dir_all(&root).unwrap();
-    let path = root.join("solver-growth.svg");
-    let area = SVGBackend::new(&path, (960, 320)).into_drawing_area();
-    area.fill(&WHITE).unwrap();
-    for (panel, (title, points)) in area.split_evenly((1, panels.len())).iter().zip(panels) {
-        let most_ms = points.iter().map(|point| point.1).fold(1.0, f64::max) * 1.5;
-        let least_ms = points.iter().map(|point| point.1).fold(most_ms, f64::min) / 1.5;
-        let x = (points[0].0..points[points.len() - 1].0).log_scale();
-        let mut chart = ChartBuilder::on(panel)
-            .margin(8)
-            .caption(*title, ("sans-serif", 15))
-            .x_label_area_size(28)
-            .y_label_area_size(48)
-            .build_cartesian_2d(x, (least_ms..most_ms).log_scale())
-            .unwrap();
-        chart.configure_mesh().y_desc("ms").draw().unwrap();
-        let line = LineSeries::new(points.iter().copied(), BLUE.stroke_width(2)).point_size(3);
-        chart.draw_series(line).unwrap();
-    }
-    area.present().unwrap();
-    eprintln!("growth drawn to {}", path.display());
+    ];
+    let one = |(title, points): (&str, Vec<(f64, f64)>)| Panel {
+        title: title.to_owned(),
+        curves: vec![(String::new(), points)],
+    };
+    draw("solver-growth", "ms", &panels.map(one));
 }

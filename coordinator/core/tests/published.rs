@@ -9,7 +9,7 @@ use std::fs;
 #[path = "common/reference.rs"]
 mod reference;
 
-use reference::{TRACES, folder, workload};
+use reference::{TRACES, folder, tables, workload};
 use shockwave_core::policies;
 use shockwave_core::predictor::{self, Profile};
 use shockwave_core::simulator::report::{Contention, Outcome};
@@ -115,13 +115,7 @@ fn profiled_schedules_and_exclusive_run_times_are_the_published_ones() {
         // Without its last column the exclusive run time is computed from the profile.
         let cut: Vec<&str> = text.lines().map(|line| line.rsplit_once(',').unwrap().0).collect();
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-        let profiles = Profiles::parse(
-            &read("datasets.csv"),
-            &read("gns_rules.csv"),
-            &read("accordion_rules.csv"),
-        )
-        .unwrap();
-        let speeds = Throughputs::parse(&read(&format!("throughput_v100_{table}.csv"))).unwrap();
+        let (profiles, speeds) = tables(&folder, table);
         let computed = Workload::parse(&cut.join("\n"), &profiles, &speeds).unwrap();
         for (a, b) in with_times.jobs.iter().zip(&computed.jobs) {
             let error = b.exclusive_s / a.exclusive_s - 1.0;

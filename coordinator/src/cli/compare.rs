@@ -38,10 +38,7 @@ fn compare(args: &CompareArgs) -> Result<String, SimulationError> {
         }
         simulation::run(&workload, &setup)
     };
-    let runs = names
-        .iter()
-        .map(one)
-        .collect::<Result<Vec<Run>, _>>()?;
+    let runs = names.iter().map(one).collect::<Result<Vec<Run>, _>>()?;
     let all: Vec<&Run> = runs.iter().collect();
     if let Some(folder) = &args.play.figures {
         simulation::save(folder, simulation::of_comparison(&all))?;

@@ -14,8 +14,8 @@ use crate::types::{JobProgress, JobSpec};
 const FIXED_SHARE_MEAN: f64 = 0.3;
 /// Prior standard deviation of that share.
 const FIXED_SHARE_SD: f64 = 0.3;
-/// Relative noise of a job's own measured epoch.
-const OWN_NOISE: f64 = 0.01;
+/// Relative noise of a job's own measured epoch, where nothing has been learnt of it.
+pub(super) const OWN_NOISE: f64 = 0.01;
 /// No batch size makes an epoch cheaper than this part of the reference epoch.
 const LEAST_PART: f64 = 0.05;
 /// Epoch duration of a job of which nothing at all is known, seconds; its deviation is as large.
@@ -128,6 +128,8 @@ impl LinePosterior {
 #[derive(Clone, Debug)]
 pub struct EpochModel {
     samples: u64,
+    /// Epoch durations of the job's own that were measured.
+    own: BTreeMap<u32, f64>,
     /// Epoch durations taken as they are: measured, or known for this very batch size.
     direct: BTreeMap<u32, Estimate>,
     /// The line over `n(B) / n(reference) - 1`.
@@ -166,7 +168,7 @@ impl EpochModel {
             let x = relative_steps(samples, *batch, reference);
             line.observe(x, epoch.mean_s, epoch.sd_s.max(OWN_NOISE * epoch.mean_s));
         }
-        Self { samples, direct, line, reference, reference_s }
+        Self { samples, own, direct, line, reference, reference_s }
     }
 
     /// Duration of an epoch at `batch`, seconds.
@@ -177,6 +179,15 @@ impl EpochModel {
         }
         let (mean_s, sd_s) = self.line.at(relative_steps(self.samples, batch, self.reference));
         Estimate { mean_s: mean_s.max(LEAST_PART * self.reference_s), sd_s }
+    }
+
+    /// The same, where measured epochs are known to differ by `noise`, relative.
+    #[must_use]
+    pub fn epoch_with_noise(&self, batch: u32, noise: f64) -> Estimate {
+        match self.own.get(&batch) {
+            Some(mean_s) => Estimate { mean_s: *mean_s, sd_s: noise * mean_s },
+            None => self.epoch(batch),
+        }
     }
 
     /// Coefficients of `step_s(B) = alpha + beta B`: seconds, and seconds per sample.

@@ -107,7 +107,10 @@ pub fn sample() -> Sample {
     let mut speeds = String::from("model,batch_size,scale_factor,steps_per_s\n");
     for model in &MODELS {
         let (name, most) = (model.name, model.batches.1);
-        line(&mut datasets, &format!("{name},{},{},{most}", model.dataset, model.samples_per_epoch));
+        line(
+            &mut datasets,
+            &format!("{name},{},{},{most}", model.dataset, model.samples_per_epoch),
+        );
         for batch in model.sizes() {
             line(&mut accordion, &format!("{name},{batch},\"[0,10);[30,35)\",\"[0,10);[30,35)\""));
             for gpus in GANGS {

@@ -1,5 +1,8 @@
 //! The public traces and tables in `../shared/reference`, for tests and benchmarks.
 
+// Not every one of them needs all of it.
+#![allow(dead_code)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,15 +23,21 @@ pub fn folder() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// The workload of one trace.
-pub fn workload(folder: &Path, trace: &str, table: &str) -> Workload {
+/// Profiles of the models, and throughputs of one table.
+pub fn tables(folder: &Path, table: &str) -> (Profiles, Throughputs) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let profiles = Profiles::parse(
         &read("datasets.csv"),
         &read("gns_rules.csv"),
         &read("accordion_rules.csv"),
-    )
-    .unwrap();
-    let speeds = Throughputs::parse(&read(&format!("throughput_v100_{table}.csv"))).unwrap();
-    Workload::parse(&read(&format!("trace_{trace}gpu.csv")), &profiles, &speeds).unwrap()
+    );
+    let speeds = Throughputs::parse(&read(&format!("throughput_v100_{table}.csv")));
+    (profiles.unwrap(), speeds.unwrap())
+}
+
+/// The workload of one trace.
+pub fn workload(folder: &Path, trace: &str, table: &str) -> Workload {
+    let (profiles, speeds) = tables(folder, table);
+    let text = fs::read_to_string(folder.join(format!("trace_{trace}gpu.csv"))).unwrap();
+    Workload::parse(&text, &profiles, &speeds).unwrap()
 }

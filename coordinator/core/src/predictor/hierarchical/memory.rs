@@ -6,6 +6,7 @@ use super::Hierarchical;
 use super::family::{SavedSteps, StepTimes};
 use super::history::{History, Record};
 use super::mixture::Trust;
+use super::noise::Noise;
 use crate::types::{JobId, MemoryError};
 
 #[derive(Serialize)]
@@ -14,6 +15,7 @@ struct Saved<'a> {
     steps: Vec<SavedSteps>,
     accordion: &'a Trust,
     gns: &'a Trust,
+    noise: &'a Noise,
 }
 
 #[derive(Deserialize)]
@@ -23,6 +25,9 @@ struct Read {
     steps: Vec<SavedSteps>,
     accordion: Trust,
     gns: Trust,
+    /// Older memories have none.
+    #[serde(default)]
+    noise: Noise,
 }
 
 impl Hierarchical {
@@ -32,6 +37,7 @@ impl Hierarchical {
             steps: self.times.save(),
             accordion: &self.accordion,
             gns: &self.gns,
+            noise: &self.noise,
         };
         // Plain maps, lists and numbers: nothing that JSON cannot hold. Without it, a restart
         // begins with the paper's rule.
@@ -46,7 +52,7 @@ impl Hierarchical {
             .map_err(|error| MemoryError::new("predictor hierarchical", error))?;
         self.history = History::restore(read.records);
         self.times = StepTimes::restore(read.steps);
-        (self.accordion, self.gns) = (read.accordion, read.gns);
+        (self.accordion, self.gns, self.noise) = (read.accordion, read.gns, read.noise);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use super::analogy::{AHEAD, Candidate, Mapping, Target};
 use super::history::{LEVELS, Record};
 use crate::predictor::rules::{Ahead, UPPER};
 use crate::predictor::runtime::Outcome;
-use crate::predictor::throughput::EpochModel;
+use crate::predictor::throughput::{EpochModel, Estimate};
 use crate::predictor::{Forecast, RegimeForecast, RunTime, sampling};
 use crate::types::JobProgress;
 
@@ -168,12 +168,15 @@ impl Mixture {
         mean
     }
 
-    /// The mean trajectory and the distribution of its run time.
+    /// The mean trajectory and the distribution of its run time, where measured epochs are known to
+    /// differ by `noise`, relative. What is planned with (`left_sd_s`, `left_upper_s`) allows for
+    /// 1 % whatever was learnt: a plan has to hold on a machine that is a little slower than it was.
     pub(super) fn forecast(
         &self,
         target: &Target,
         progress: &JobProgress,
         model: &EpochModel,
+        noise: f64,
     ) -> Forecast {
         let times = target.batches.map(|batch| model.epoch(batch));
         let mean = self.mean_epochs();
@@ -188,11 +191,25 @@ impl Mixture {
             regimes.pop();
         }
         let left_s: f64 = regimes.iter().map(|r| r.epochs * r.epoch_s).sum();
+        let planned = self.left(&times);
+        let learnt = target.batches.map(|batch| model.epoch_with_noise(batch, noise));
+        Forecast {
+            left_s,
+            left_sd_s: planned.sd_s(),
+            left_upper_s: planned.quantile_s(UPPER).max(left_s),
+            total_s: progress.attained_s + left_s,
+            left: self.left(&learnt),
+            regimes,
+        }
+    }
+
+    /// The remaining time, when epochs of the regimes ahead take `times`.
+    fn left(&self, times: &[Estimate; AHEAD]) -> RunTime {
         let mut outcomes = Vec::with_capacity(6 * self.candidates.len() + 24);
         let mut add = |weight: f64, epochs: &[f64; AHEAD], spread: f64| {
             let mut time_s = 0.0;
             let mut noise = 0.0;
-            for (epochs, time) in epochs.iter().zip(&times) {
+            for (epochs, time) in epochs.iter().zip(times) {
                 time_s += epochs * time.mean_s;
                 noise += (epochs * time.sd_s).powi(2);
             }
@@ -212,15 +229,7 @@ impl Mixture {
         for split in FLAT_SPLITS {
             add(self.flat_weight / FLAT_SPLITS.len() as f64, &self.split(&split), 0.0);
         }
-        let left = RunTime::from_outcomes(outcomes);
-        Forecast {
-            left_s,
-            left_sd_s: left.sd_s(),
-            left_upper_s: left.quantile_s(UPPER).max(left_s),
-            total_s: progress.attained_s + left_s,
-            left,
-            regimes,
-        }
+        RunTime::from_outcomes(outcomes)
     }
 
     /// A draw of the flat prior around what the restatement rule expects.

@@ -10,6 +10,7 @@ mod family;
 mod history;
 mod memory;
 mod mixture;
+mod noise;
 
 use super::throughput::{EpochModel, KnownStep, Profile};
 use super::{Forecast, Predictor, RegimeForecast, rules, sampling};
@@ -18,6 +19,7 @@ use analogy::{AHEAD, Target};
 use family::StepTimes;
 use history::{History, Kind};
 use mixture::{Mixture, Trust};
+use noise::Noise;
 
 /// Learns from every job that was observed where regimes change and how long steps take.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,7 @@ pub struct Hierarchical {
     profile: Profile,
     history: History,
     times: StepTimes,
+    noise: Noise,
     accordion: Trust,
     gns: Trust,
 }
@@ -59,6 +62,7 @@ impl Hierarchical {
 
     fn note(&mut self, spec: &JobSpec, progress: &JobProgress, ended: bool) {
         self.times.note(spec, progress);
+        self.noise.note(spec, progress, ended);
         let Some(class) = self.history.class(spec) else { return };
         let changed = history::changes(progress).len() > self.history.known_changes(spec.id);
         let complete = ended && progress.epochs_done() >= f64::from(spec.epochs_total) - 0.5;
@@ -115,7 +119,9 @@ impl Predictor for Hierarchical {
     fn forecast(&self, spec: &JobSpec, progress: &JobProgress) -> Forecast {
         let model = EpochModel::fit(spec, progress, &self.known(spec));
         match self.mixture(spec, progress) {
-            Some((target, mixture)) => mixture.forecast(&target, progress, &model),
+            Some((target, mixture)) => {
+                mixture.forecast(&target, progress, &model, self.noise.relative_sd())
+            }
             None => rules::forecast(spec, progress, &rules::restated(spec, progress), &model),
         }
     }
