@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use shockwave_core::engine::Demand;
 use shockwave_core::types::NodeId;
 
 use super::decide::Machine;
@@ -56,7 +57,7 @@ pub(super) fn gather(owner: &Owner, pools: &[Pool], prefix: &str) -> Facts {
             None => {}
         }
     }
-    facts.wanted = share_out(owner, pools, fixed);
+    facts.wanted = share_out(owner.state.engine.wanted(), pools, fixed);
     facts
 }
 
@@ -84,30 +85,31 @@ fn machine(owner: &Owner, name: &str, node: &Node, drained: Option<&String>) -> 
     }
 }
 
-/// Gives each job's devices to the first pool that can have them, once the machines that are there
-/// anyway are full.
-fn share_out(owner: &Owner, pools: &[Pool], fixed: u64) -> Vec<u64> {
-    let most = |pool: &Pool| u64::from(pool.nodes_max) * u64::from(pool.devices_per_node);
-    let mut fixed = fixed;
-    let mut room: Vec<u64> = pools.iter().map(most).collect();
+/// Gives each job's devices to the first pool that has room for them, once the machines that are
+/// there anyway are full. A pool that is full already is wanted all the same: jobs take turns.
+fn share_out<'a>(
+    jobs: impl Iterator<Item = (u32, &'a Demand)>,
+    pools: &[Pool],
+    mut fixed: u64,
+) -> Vec<u64> {
+    let whole = |pool: &Pool| u64::from(pool.nodes_max) * u64::from(pool.devices_per_node);
     let mut wanted = vec![0; pools.len()];
-    for (gpus, demand) in owner.state.engine.wanted() {
+    for (gpus, demand) in jobs {
         let gpus = u64::from(gpus);
         if demand.kind.is_none() && gpus <= fixed {
             fixed -= gpus;
             continue;
         }
         let fits = |pool: &Pool| {
+            let kind = demand.kind.as_ref();
             demand.node.is_none()
-                && demand
-                    .kind
-                    .as_ref()
-                    .is_none_or(|kind| pool.kind.is_empty() || pool.kind == *kind)
+                && gpus <= whole(pool)
+                && kind.is_none_or(|kind| pool.kind.is_empty() || pool.kind == *kind)
                 && !(demand.one_node && gpus > u64::from(pool.devices_per_node))
         };
-        let pool = (0..pools.len()).find(|index| room[*index] >= gpus && fits(&pools[*index]));
-        if let Some(index) = pool {
-            room[index] -= gpus;
+        let fitting = || (0..pools.len()).filter(|index| fits(&pools[*index]));
+        let has_room = |index: &usize| wanted[*index] + gpus <= whole(&pools[*index]);
+        if let Some(index) = fitting().find(has_room).or_else(|| fitting().next()) {
             wanted[index] += gpus;
         }
     }
@@ -145,5 +147,43 @@ pub(super) fn last_line(path: &Path) -> String {
     match text.lines().rev().find(|line| !line.trim().is_empty()) {
         Some(line) => format!("; it said: {}", line.chars().take(300).collect::<String>()),
         None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(name: &str, kind: &str, nodes_max: u32) -> Pool {
+        let (name, kind) = (name.into(), kind.into());
+        Pool { name, kind, nodes_max, devices_per_node: 4, ..Pool::default() }
+    }
+
+    fn check(jobs: &[(u32, Demand)], fixed: u64, expected: [u64; 2]) {
+        let pools = [pool("small", "", 1), pool("large", "h100", 2)];
+        let jobs = jobs.iter().map(|(gpus, demand)| (*gpus, demand));
+        assert_eq!(share_out(jobs, &pools, fixed), expected);
+    }
+
+    #[test]
+    fn work_goes_to_the_first_pool_that_can_have_it() {
+        let any = Demand::default;
+        let h100 = || Demand { kind: Some("h100".into()), ..any() };
+        let other = || Demand { kind: Some("v100".into()), ..any() };
+        check(&[], 0, [0, 0]);
+        check(&[(2, any()), (2, any()), (1, any())], 0, [4, 1]);
+        check(&[(2, any()), (2, any())], 3, [2, 0]);
+        check(&[(8, h100()), (1, other())], 8, [1, 8]);
+        check(&[(9, any())], 0, [0, 0]);
+        check(&[(5, Demand { one_node: true, ..any() })], 0, [0, 0]);
+        check(&[(1, Demand { node: Some(NodeId("n".into())), ..any() })], 0, [0, 0]);
+    }
+
+    /// A gang that does not fit beside what runs takes its turn: the nodes for it stay.
+    #[test]
+    fn a_full_pool_is_wanted_by_those_that_wait() {
+        let one = [pool("small", "", 1)];
+        let any = Demand::default();
+        assert_eq!(share_out([(1, &any), (4, &any)].into_iter(), &one, 0), [5]);
     }
 }

@@ -1,18 +1,8 @@
 //! A pool of machines that Slurm lends, as the settings file describes it.
 
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How a pool's jobs come to their devices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// A Slurm job holds a whole node for the agent, which runs one lease after the other there.
-    #[default]
-    Pilot,
-    /// A Slurm job for every lease.
-    Job,
-}
+use serde::{Deserialize, Serialize};
 
 /// `[[slurm]]` in the settings file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,8 +10,6 @@ pub enum Mode {
 pub struct Pool {
     /// Its name, part of the Slurm jobs' names.
     pub name: String,
-    /// How jobs come to their devices.
-    pub mode: Mode,
     /// `sbatch --partition`; empty: the site's default.
     pub partition: String,
     /// `sbatch --account`; empty: the user's default.
@@ -74,7 +62,6 @@ impl Default for Pool {
         let empty = String::new;
         Self {
             name: empty(),
-            mode: Mode::Pilot,
             partition: empty(),
             account: empty(),
             qos: empty(),
@@ -224,8 +211,29 @@ mod tests {
     fn what_is_not_said_has_a_default() {
         let pool = pool("").unwrap();
         pool.check().unwrap();
-        assert_eq!((pool.mode, pool.backlog), (Mode::Pilot, 1));
+        assert_eq!((pool.nodes_min, pool.backlog), (0, 1));
         assert_eq!(pool.gres_for(4), "gpu:4");
+    }
+
+    /// The examples in docs/slurm.md can be used as they are.
+    #[test]
+    fn the_documented_pools_are_right() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/slurm.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let examples: Vec<&str> =
+            page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert!(examples.len() >= 2);
+        #[derive(Deserialize)]
+        struct File {
+            slurm: Vec<Pool>,
+        }
+        let read = |text: &&str| toml::from_str::<File>(text).unwrap().slurm;
+        let pools = examples.iter().flat_map(read);
+        pools.for_each(|pool| pool.check().unwrap());
+        let all = toml::to_string(&Pool { name: "low".into(), ..Pool::default() }).unwrap();
+        for key in all.lines().filter_map(|line| line.split(" = ").next()) {
+            assert!(page.contains(&format!("\n{key} = ")), "{key} is not documented");
+        }
     }
 
     #[test]
