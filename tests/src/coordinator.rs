@@ -18,6 +18,7 @@ pub struct Coordinator {
     url: String,
     folder: PathBuf,
     arguments: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl Coordinator {
@@ -26,10 +27,23 @@ impl Coordinator {
     /// # Errors
     /// It does not come up; the message holds what it said.
     pub fn start(folder: &Path, arguments: &str) -> Result<Self> {
+        Self::start_with(folder, arguments, &[])
+    }
+
+    /// As [`Self::start`], with variables in its environment.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(
+        folder: &Path,
+        arguments: &str,
+        variables: &[(String, String)],
+    ) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
-        let (child, url) = serve(folder, &arguments, "127.0.0.1:0")?;
-        Ok(Self { child, url, folder: folder.to_owned(), arguments })
+        let variables = variables.to_vec();
+        let (child, url) = serve(folder, (&arguments, &variables), "127.0.0.1:0")?;
+        Ok(Self { child, url, folder: folder.to_owned(), arguments, variables })
     }
 
     /// Its address, as a URL.
@@ -54,7 +68,7 @@ impl Coordinator {
     /// As [`Self::start`].
     pub fn start_again(&mut self) -> Result<()> {
         let address = self.url.rsplit('/').next().unwrap_or_default().to_owned();
-        (self.child, self.url) = serve(&self.folder, &self.arguments, &address)?;
+        (self.child, self.url) = serve(&self.folder, (&self.arguments, &self.variables), &address)?;
         Ok(())
     }
 
@@ -136,13 +150,18 @@ impl Coordinator {
 }
 
 /// Starts the program; its address is the first line that it prints.
-fn serve(folder: &Path, arguments: &[String], listen: &str) -> Result<(Child, String)> {
+fn serve(
+    folder: &Path,
+    (arguments, variables): (&[String], &[(String, String)]),
+    listen: &str,
+) -> Result<(Child, String)> {
     let path = folder.join("coordinator.log");
     let log = std::fs::File::options().create(true).append(true).open(&path)?;
     let mut child = Command::new(program("shockwave"))
         .args(["serve", "--json", "--listen", listen, "--state"])
         .arg(folder.join("state"))
         .args(arguments)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)

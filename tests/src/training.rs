@@ -89,6 +89,38 @@ impl Training {
     }
 }
 
+impl Training {
+    /// Runs the job to its end as so many processes with torchrun's variables, and reads rank 0's
+    /// results.
+    ///
+    /// # Errors
+    /// One of them fails.
+    pub fn finish_by_hand(&self, workers: usize) -> Result<Value> {
+        std::fs::create_dir_all(&self.folder)?;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port().to_string();
+        drop(listener);
+        let command = self.command();
+        let result = |rank: usize| self.folder.join(format!("{rank}.json"));
+        let ranks: Vec<Child> = (0..workers)
+            .map(|rank| {
+                let mut process = Command::new(&command[0]);
+                // The last argument is where the results go; rank 0's have the digest.
+                process.args(&command[1..command.len() - 1]).arg(result(rank));
+                process.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
+                process.env("WORLD_SIZE", workers.to_string()).env("MASTER_ADDR", "127.0.0.1");
+                process.env("MASTER_PORT", &port).stdin(Stdio::null()).stdout(Stdio::null());
+                process.stderr(Stdio::null()).spawn()
+            })
+            .collect::<std::io::Result<_>>()?;
+        for mut rank in ranks {
+            let status = rank.wait()?;
+            ensure!(status.success(), "a worker by hand: {status}");
+        }
+        Ok(serde_json::from_slice(&std::fs::read(result(0))?)?)
+    }
+}
+
 /// A running process; killed when dropped.
 #[derive(Debug)]
 pub struct Process {

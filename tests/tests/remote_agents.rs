@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
 use shockwave_tests::coordinator::Coordinator;
 use shockwave_tests::programs::program;
 use shockwave_tests::training::Training;
@@ -64,7 +63,8 @@ fn secure_coordinator(folder: &Path) -> Coordinator {
     let at = certs.display();
     let arguments = format!(
         "--devices none --round-s 30 --tls-certificate {at}/coordinator.pem --tls-key \
-         {at}/coordinator.key --tls-authority {at}/ca.pem"
+         {at}/coordinator.key --tls-authority {at}/ca.pem --jobs {}",
+        folder.join("jobs").display()
     );
     Coordinator::start(&folder.join("serve"), &arguments).unwrap()
 }
@@ -72,30 +72,6 @@ fn secure_coordinator(folder: &Path) -> Coordinator {
 fn agent_token(coordinator: &Coordinator, name: &str) -> String {
     let reply = coordinator.json(&["token", "create", name, "--agent"]).unwrap();
     reply["token"]["secret"].as_str().unwrap().to_owned()
-}
-
-/// The same job by hand: two processes with torchrun's variables.
-fn by_hand(training: &Training, folder: &Path) -> Value {
-    std::fs::create_dir_all(folder).unwrap();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port().to_string();
-    drop(listener);
-    let command = training.command();
-    let ranks: Vec<Child> = ["0", "1"]
-        .map(|rank| {
-            let mut process = Command::new(&command[0]);
-            // The last argument is where the results go; rank 0's have the digest.
-            process.args(&command[1..command.len() - 1]).arg(folder.join(format!("{rank}.json")));
-            process.env("RANK", rank).env("LOCAL_RANK", rank);
-            process.env("WORLD_SIZE", "2").env("MASTER_ADDR", "127.0.0.1");
-            process.env("MASTER_PORT", &port).stdin(Stdio::null()).stdout(Stdio::null());
-            process.stderr(Stdio::null()).spawn().unwrap()
-        })
-        .into();
-    for mut rank in ranks {
-        assert!(rank.wait().unwrap().success());
-    }
-    serde_json::from_slice(&std::fs::read(folder.join("0.json")).unwrap()).unwrap()
 }
 
 /// Waits for a job's epochs.
@@ -147,7 +123,7 @@ fn a_gang_spans_two_machines() {
     let said = || format!("{job}\n{}", coordinator.logs(id));
     assert_eq!((&job["state"], &job["leases"]), (&"finished".into(), &1.into()), "{}", said());
     let hand = folder.path().join("hand");
-    let expected = by_hand(&Training::new(&hand, &arguments), &hand);
+    let expected = Training::new(&hand, &arguments).finish_by_hand(2).unwrap();
     assert_eq!(job["checkpoint_sha256"], expected["checkpoint_sha256"], "{}", said());
 }
 

@@ -31,6 +31,7 @@ struct Totals {
 /// Runs the tests; whether all passed and there were any.
 pub(crate) fn run(args: &Args) -> Result<bool> {
     setup::ensure()?;
+    setup::slurm::offer();
     let mut build = process::cargo();
     build.args(["build", "--quiet", "--locked", "--workspace", "--bins", "--examples"]);
     eprintln!("building the programs that the tests start");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use shockwave_proto::env;
 use shockwave_proto::v1::{Assignment, LeaseRef, StopOrder, WorkerState, WorkerStatus};
 
+use super::AgentConfig;
 use crate::files::{FileLock, make_folder, read_json, write_json};
 use crate::runner::process::{self, monotonic_ms};
 use crate::runner::spec::{Exit, LeaseFolder, Order, Running, Stop, VERSION};
@@ -92,8 +93,12 @@ impl Lease {
     }
 
     /// Writes the order down and starts the runner.
-    pub(super) fn start(&mut self, order: &Order, program: &Path) -> Option<tokio::process::Child> {
-        match self.try_start(order, program) {
+    pub(super) fn start(
+        &mut self,
+        order: &Order,
+        config: &AgentConfig,
+    ) -> Option<tokio::process::Child> {
+        match self.try_start(order, config) {
             Ok(child) => {
                 self.phase = Phase::Running;
                 self.since = Instant::now();
@@ -112,12 +117,16 @@ impl Lease {
         self.phase = Phase::Ended(exit);
     }
 
-    fn try_start(&self, order: &Order, program: &Path) -> Result<tokio::process::Child, String> {
+    fn try_start(
+        &self,
+        order: &Order,
+        config: &AgentConfig,
+    ) -> Result<tokio::process::Child, String> {
         make_folder(self.folder.path()).map_err(|error| error.to_string())?;
         write_json(&self.folder.order(), order).map_err(|error| error.to_string())?;
         let errors = self.folder.path().join("runner.err");
         let errors = fs::File::create(&errors).map_err(|error| error.to_string())?;
-        let mut command = tokio::process::Command::new(program);
+        let mut command = tokio::process::Command::new(&config.program);
         command
             .arg("runner")
             .arg(self.folder.path())
@@ -125,7 +134,11 @@ impl Lease {
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
             .stderr(errors);
-        let name = |error| format!("cannot start {}: {error}", program.display());
+        if config.is_pilot {
+            // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
+            unsafe { command.pre_exec(process::die_with_parent) };
+        }
+        let name = |error| format!("cannot start {}: {error}", config.program.display());
         command.spawn().map_err(name)
     }
 

@@ -10,6 +10,8 @@
 
 mod lease;
 pub mod link;
+pub mod mark;
+mod pilot;
 pub mod remote;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use crate::runner::spec::{Order, VERSION};
 pub use lease::LeaseKey;
 use lease::{Lease, Phase};
 use link::Link;
+pub use pilot::Left;
 
 /// What an agent is told at its start.
 #[derive(Clone, Debug)]
@@ -47,6 +50,9 @@ pub struct AgentConfig {
     pub authority: Option<PathBuf>,
     /// When this machine is taken away.
     pub until: Option<Instant>,
+    /// Whether training is to end with the agent: where a batch system gives the machine to others
+    /// then.
+    pub is_pilot: bool,
 }
 
 /// How long a Sync may be held open.
@@ -66,6 +72,10 @@ pub struct Agent<L> {
     wanted: BTreeMap<LeaseKey, Assignment>,
     generation: u64,
     exits: (mpsc::Sender<LeaseKey>, mpsc::Receiver<LeaseKey>),
+    /// Nothing new starts here.
+    leaving: bool,
+    /// The coordinator wants the machine to be given back.
+    told_to_leave: bool,
 }
 
 impl<L: Link> Agent<L> {
@@ -90,15 +100,22 @@ impl<L: Link> Agent<L> {
             wanted: BTreeMap::new(),
             generation: 0,
             exits: mpsc::channel(64),
+            leaving: false,
+            told_to_leave: false,
         })
     }
 
     /// Works until `stop` is set. Training that runs then goes on running.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        self.work(&mut stop).await;
+    }
+
+    /// Works until `stop` is set or the coordinator wants the machine to be given back.
+    async fn work(&mut self, stop: &mut watch::Receiver<bool>) {
         let mut pause = BACKOFF.0;
         let mut joined = false;
         let mut told = String::new();
-        while !*stop.borrow() {
+        while !*stop.borrow() && !self.told_to_leave {
             let step = async {
                 if joined { self.exchange().await } else { self.join().await.map(|()| true) }
             };
@@ -142,6 +159,8 @@ impl<L: Link> Agent<L> {
                 .until
                 .map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64()),
             address: self.config.address.clone(),
+            jobs_folder: self.config.jobs_dir.display().to_string(),
+            jobs_mark: mark::read(&self.config.jobs_dir),
         };
         self.link.join(request).await.map(|_| ())
     }
@@ -155,6 +174,8 @@ impl<L: Link> Agent<L> {
             workers: self.statuses(),
             generation: self.generation,
             wait_ms: SYNC_WAIT.as_millis() as u64,
+            leaving: self.leaving,
+            left: false,
         };
         let link = Arc::clone(&self.link);
         let exchange = link.sync(request);
@@ -165,6 +186,7 @@ impl<L: Link> Agent<L> {
                 reply = &mut exchange => return match reply {
                     Ok(reply) => {
                         self.generation = reply.generation;
+                        self.told_to_leave |= reply.leave && self.config.is_pilot;
                         self.reconcile(reply.assignments);
                         Ok(true)
                     }
@@ -236,6 +258,9 @@ impl<L: Link> Agent<L> {
 
     /// Starts what may start: told to go, not told to stop, and every device free.
     fn start_waiting(&mut self) {
+        if self.leaving {
+            return self.refuse_waiting();
+        }
         for (key, assignment) in &self.wanted {
             if !assignment.go || assignment.stop.is_some() {
                 continue;
@@ -257,7 +282,7 @@ impl<L: Link> Agent<L> {
                     continue;
                 }
             };
-            if let Some(mut child) = lease.start(&order, &self.config.program) {
+            if let Some(mut child) = lease.start(&order, &self.config) {
                 let (exits, key) = (self.exits.0.clone(), *key);
                 tokio::spawn(async move {
                     let _ = child.wait().await;

@@ -1,5 +1,6 @@
 //! `shockwave agent`: offers this machine to a coordinator elsewhere.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 use super::connect::{CliError, CoordinatorArgs, finish};
 use super::{serve, table};
 use crate::agent::remote::Remote;
-use crate::agent::{Agent, AgentConfig};
+use crate::agent::{Agent, AgentConfig, Left};
 use crate::devices::DeviceList;
 
 /// Offers this machine's devices to a coordinator elsewhere
@@ -42,6 +43,17 @@ pub struct AgentArgs {
     /// Time until this machine is taken away, seconds [default: never]
     #[arg(long, value_name = "SECONDS")]
     pub walltime_s: Option<f64>,
+    /// Give the machine back in good order: SIGTERM, SIGINT and SIGUSR2 stop what runs (exit code 75
+    /// then), the coordinator may end the agent, and nothing outlives it; for batch systems
+    #[arg(long)]
+    pub pilot: bool,
+    /// With --pilot: time between such a signal and the moment at which the machine is taken away,
+    /// seconds
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    pub warning_s: f64,
+    /// File with the token, readable by its owner only [default: the variable SHOCKWAVE_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub coordinator: CoordinatorArgs,
@@ -86,14 +98,34 @@ impl AgentArgs {
             jobs_dir: std::path::absolute(jobs).map_err(|error| usage(&error))?,
             program: program.map_err(|error| CliError::Failed(format!("who am I: {error}")))?,
             until: walltime.and_then(|left| Instant::now().checked_add(left)),
+            is_pilot: self.pilot,
         })
+    }
+
+    fn warning(&self) -> Result<Duration, CliError> {
+        Duration::try_from_secs_f64(self.warning_s).map_err(|error| {
+            CliError::Usage(format!("--warning-s: {error}; expected seconds, 0 or more"))
+        })
+    }
+
+    /// The token in the file, if one is named.
+    fn token(&self) -> Result<Option<String>, CliError> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let wrong = |what: String| CliError::Usage(format!("{}: {what}", path.display()));
+        let meta = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+        if meta.permissions().mode() & 0o077 != 0 {
+            return Err(wrong("others can read this token; chmod 600 it".into()));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        Ok(Some(text.trim().to_owned()))
     }
 }
 
 async fn agent(args: &AgentArgs) -> Result<ExitCode, CliError> {
     let config = args.config()?;
+    let warning = args.warning()?;
     serve::start_log();
-    let (channel, bearer) = args.coordinator.lazy_channel()?;
+    let (channel, bearer) = args.coordinator.lazy_channel(args.token()?)?;
     let node = config.node.clone();
     let count = config.devices.len();
     let failed = |error: crate::files::FileError| CliError::Failed(error.to_string());
@@ -101,17 +133,51 @@ async fn agent(args: &AgentArgs) -> Result<ExitCode, CliError> {
     let agent = Agent::new(config, Arc::new(Remote::new(channel, bearer))).map_err(failed)?;
     let (stop, stopped) = watch::channel(false);
     table::print(&format!("machine {node} offers {count} devices"))?;
-    let task = tokio::spawn(agent.run(stopped));
-    let catch = |kind| {
-        signal(kind).map_err(|error| CliError::Failed(format!("cannot catch signals: {error}")))
-    };
-    let (mut terminate, mut interrupt) =
-        (catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let broken = |error| CliError::Failed(format!("the agent broke: {error}"));
+    if args.pilot {
+        let signals = until_signal([
+            SignalKind::terminate(),
+            SignalKind::interrupt(),
+            SignalKind::user_defined2(),
+        ])?;
+        tokio::spawn(async move {
+            signals.await;
+            let _ = stop.send(true);
+            // The sender stays: a closed channel would look like a signal.
+            std::future::pending::<()>().await;
+        });
+        let left = tokio::spawn(agent.run_as_pilot(stopped, warning)).await.map_err(broken)?;
+        return Ok(match left {
+            Left::NotNeeded => ExitCode::SUCCESS,
+            Left::TakenAway => ExitCode::from(TAKEN_AWAY),
+        });
     }
+    let task = tokio::spawn(agent.run(stopped));
+    until_signal([SignalKind::terminate(), SignalKind::interrupt()])?.await;
     let _ = stop.send(true);
-    task.await.map_err(|error| CliError::Failed(format!("the agent broke: {error}")))?;
+    task.await.map_err(broken)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Exit code of a pilot whose machine was taken away.
+const TAKEN_AWAY: u8 = shockwave_proto::exit::YIELDED as u8;
+
+/// Waits for the first of some signals.
+fn until_signal<const N: usize>(
+    kinds: [SignalKind; N],
+) -> Result<impl Future<Output = ()> + Send, CliError> {
+    let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+    for kind in kinds {
+        let mut caught = signal(kind)
+            .map_err(|error| CliError::Failed(format!("cannot catch signals: {error}")))?;
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while caught.recv().await.is_some() {
+                let _ = sender.try_send(());
+            }
+        });
+    }
+    Ok(async move {
+        let _ = receiver.recv().await;
+    })
 }

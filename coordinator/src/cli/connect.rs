@@ -145,12 +145,18 @@ impl CoordinatorArgs {
         Ok((channel, WithToken(token)))
     }
 
-    /// A connection that is made when it is needed, and the authorisation to send over it.
+    /// A connection that is made when it is needed, and the authorisation to send over it: by
+    /// `token`, or by the one that is known.
     ///
     /// # Errors
     /// An address that is none, or no token.
-    pub fn lazy_channel(&self) -> Result<(Channel, MetadataValue<Ascii>), CliError> {
-        let (endpoint, address, token) = self.endpoint()?;
+    pub fn lazy_channel(
+        &self,
+        token: Option<String>,
+    ) -> Result<(Channel, MetadataValue<Ascii>), CliError> {
+        let (endpoint, address, known) = self.endpoint()?;
+        let given = token.map(|token| bearer(&token)).transpose()?;
+        let token = given.or(known);
         let token = token.ok_or_else(|| {
             CliError::Usage(format!("no token for {address} is known; set {}", env::TOKEN))
         })?;
@@ -194,8 +200,7 @@ impl CoordinatorArgs {
             ))
         })?;
         let token = std::env::var(env::TOKEN).ok().or(known.map(|it| it.token));
-        let token = token.map(|token| format!("Bearer {token}").parse()).transpose();
-        let token = token.map_err(|_| CliError::Usage("the token is no token".into()))?;
+        let token = token.map(|token| bearer(&token)).transpose()?;
         let wrong = |error: tonic::transport::Error| {
             CliError::Usage(format!("{address} is no address ({error}); expected http://HOST:PORT"))
         };
@@ -212,6 +217,11 @@ impl CoordinatorArgs {
         }
         Ok((endpoint.connect_timeout(CONNECT).tcp_nodelay(true), address, token))
     }
+}
+
+fn bearer(token: &str) -> Result<MetadataValue<Ascii>, CliError> {
+    let bearer = format!("Bearer {token}").parse();
+    bearer.map_err(|_| CliError::Usage("the token is no token".into()))
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {

@@ -14,6 +14,7 @@ use super::connect::{CliError, finish};
 use super::table;
 use crate::devices::DeviceList;
 use crate::grpc::Limits;
+use crate::launcher::slurm::settings::Pool;
 use crate::serve::{self, Options, ServeError};
 use crate::service::settings::Configuration;
 use crate::tls::ServerFiles;
@@ -115,6 +116,9 @@ pub struct ServeSettings {
     /// Most jobs that have not ended [default: 100000]
     #[arg(long, value_name = "COUNT")]
     pub jobs_max: Option<u64>,
+    /// Pools of machines that Slurm lends; in the settings file only.
+    #[arg(skip)]
+    pub slurm: Vec<Pool>,
 }
 
 /// Port by default.
@@ -249,6 +253,7 @@ impl ServeSettings {
             reactive: self.reactive.or(other.reactive),
             log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
             jobs_max: self.jobs_max.or(other.jobs_max),
+            slurm: if self.slurm.is_empty() { other.slurm } else { self.slurm },
         }
     }
 
@@ -299,6 +304,21 @@ impl ServeSettings {
         }
     }
 
+    fn check_pools(&self) -> Result<(), CliError> {
+        let usage = |error: &dyn std::fmt::Display| CliError::Usage(error.to_string());
+        self.slurm.iter().try_for_each(|pool| pool.check().map_err(|error| usage(&error)))?;
+        let named_twice = self.slurm.iter().enumerate().find(|(index, pool)| {
+            self.slurm[..*index].iter().any(|earlier| earlier.name == pool.name)
+        });
+        if let Some((_, pool)) = named_twice {
+            return Err(usage(&format!("two slurm pools have the name `{}`", pool.name)));
+        }
+        if !self.slurm.is_empty() && self.jobs.is_none() {
+            return Err(usage(&"slurm pools need `jobs`, a folder that all nodes share"));
+        }
+        Ok(())
+    }
+
     /// What a coordinator is started with.
     ///
     /// # Errors
@@ -320,6 +340,7 @@ impl ServeSettings {
         let program = program.map_err(|error| CliError::Failed(format!("who am I: {error}")))?;
         let node = self.node.clone().unwrap_or_else(host_name);
         check_node(&node)?;
+        self.check_pools()?;
         Ok(Options {
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))),
             advertise: self.advertise.clone(),
@@ -331,6 +352,7 @@ impl ServeSettings {
             devices,
             configuration: self.configuration(),
             limits: Limits::default(),
+            slurm: self.slurm.clone(),
             program,
             is_default: true,
         })

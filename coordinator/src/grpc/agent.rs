@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status};
 
 use super::auth;
 use crate::agent::link::Link;
+use crate::agent::mark;
 use crate::service::owner::Owner;
 use crate::service::record::Record;
 use crate::service::{LOST_AFTER, Shared, check};
@@ -40,6 +41,9 @@ impl AgentService {
         Ok(unbound)
     }
 }
+
+/// Why a machine is drained that says that it is being taken away.
+pub const LEAVING: &str = "it is being taken away";
 
 /// Longest time that a Sync is held open.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -97,9 +101,10 @@ async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status
     if request.node.is_empty() || request.devices.is_empty() {
         return Err(Status::invalid_argument("node is nameless or has no devices"));
     }
+    check_folder(shared, &request)?;
     let ask = move |owner: &mut Owner| {
         // Ends first: a machine that joins holds only what still runs.
-        take_statuses(owner, &request.node, &request.workers)?;
+        take_statuses(owner, &request.node, &request.workers, false)?;
         let is_up = |status: &&WorkerStatus| {
             matches!(status.state(), WorkerState::Running | WorkerState::Reserved)
         };
@@ -127,6 +132,25 @@ async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status
     shared.handle.ask(ask).await
 }
 
+/// Refuses a machine that does not have the coordinator's folder of the jobs: what is moved there
+/// would begin anew.
+fn check_folder(shared: &Shared, request: &JoinRequest) -> Result<(), Status> {
+    if request.jobs_mark == shared.jobs_mark {
+        return Ok(());
+    }
+    let what = if request.jobs_mark.is_empty() { "does not have" } else { "has another than" };
+    let sentence = format!(
+        "{} on {} is not the folder of the jobs that the coordinator has at {}: it {what} its mark \
+         {}; give `serve` and `agent` the same shared folder with --jobs",
+        request.jobs_folder,
+        request.node,
+        shared.jobs_dir.display(),
+        mark::FILE,
+    );
+    tracing::warn!(node = request.node, "a machine was refused: {sentence}");
+    Err(Status::failed_precondition(sentence))
+}
+
 async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status> {
     let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
     let (node, seen) = (request.node.clone(), request.generation);
@@ -138,7 +162,8 @@ async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status
                 return Err(Status::not_found("join first"));
             }
             owner.heard.insert(request.node.clone(), Instant::now());
-            take_statuses(owner, &request.node, &request.workers)?;
+            take_statuses(owner, &request.node, &request.workers, request.leaving)?;
+            note_leaving(owner, &request)?;
             Ok(owner.node_bell(&request.node))
         })
         .await?;
@@ -151,9 +176,12 @@ async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status
                 // No number comes again after a restart.
                 let changes = owner.generations.get(&name).copied().unwrap_or(0) + 1;
                 let generation = (owner.store.epoch << 40) + changes;
-                owner.heard.insert(name.clone(), Instant::now());
+                if owner.state.book.nodes.contains_key(&name) {
+                    owner.heard.insert(name.clone(), Instant::now());
+                }
                 let assignments = owner.assignments(&name, &address);
-                Ok(SyncReply { generation, assignments })
+                let leave = owner.dismissed.contains(&name);
+                Ok(SyncReply { generation, assignments, leave })
             })
             .await?;
         if reply.generation != seen {
@@ -166,8 +194,28 @@ async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status
     }
 }
 
+/// A machine that is being taken away gets nothing new; one that is empty then is forgotten.
+fn note_leaving(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status> {
+    let known = owner.state.book.nodes.get(&request.node);
+    let node = request.node.clone();
+    if request.left {
+        let why = "it was given back".into();
+        owner.append(&Record::Left { node: node.clone(), why })?;
+        owner.forget_node(&node);
+    } else if request.leaving && known.is_some_and(|node| !node.drained) {
+        let why = LEAVING.into();
+        owner.append(&Record::Drained { node, drained: true, why })?;
+    }
+    Ok(())
+}
+
 /// Takes what an agent observes: each start and each end once.
-fn take_statuses(owner: &mut Owner, node: &str, workers: &[WorkerStatus]) -> Result<(), Status> {
+fn take_statuses(
+    owner: &mut Owner,
+    node: &str,
+    workers: &[WorkerStatus],
+    leaving: bool,
+) -> Result<(), Status> {
     for status in workers {
         let Some(it) = status.lease else { continue };
         let Some(lease) = owner.state.book.leases.get(&(it.job_id, it.lease_epoch)) else {
@@ -188,7 +236,14 @@ fn take_statuses(owner: &mut Owner, node: &str, workers: &[WorkerStatus]) -> Res
             WorkerState::Running | WorkerState::Unspecified => {}
             WorkerState::Exited | WorkerState::Refused | WorkerState::Lost => {
                 let was_told = lease.stop.is_some() || !lease.kill.is_empty();
-                let reason = reason(status, was_told);
+                let reason = match reason(status, was_told) {
+                    ReleaseReason::Signalled { .. } | ReleaseReason::StartFailed { .. }
+                        if leaving =>
+                    {
+                        ReleaseReason::NodeLeaving
+                    }
+                    reason => reason,
+                };
                 // An end that came before its start was seen: a start all the same.
                 if is_new && status.state() == WorkerState::Exited {
                     let node = node.clone();

@@ -13,6 +13,17 @@ pub fn monotonic_ms() -> u64 {
     time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
 }
 
+/// Makes the kernel kill this process when the one that started it ends. For the time between fork
+/// and exec: it only makes a system call.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn die_with_parent() -> io::Result<()> {
+    // SAFETY: plain system call on integers.
+    let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// A line of /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {

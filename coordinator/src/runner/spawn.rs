@@ -78,19 +78,13 @@ fn start_one(
         .stdout(writer.try_clone().map_err(name)?)
         .stderr(writer)
         .process_group(started.pids.first().copied().unwrap_or(0));
+    // Nobody would report the end of a training process that outlived its runner.
     // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
-    unsafe { command.pre_exec(die_with_runner) };
+    unsafe { command.pre_exec(super::process::die_with_parent) };
     let child = command.spawn().map_err(name)?;
     started.pids.push(child.id().cast_signed());
     let (log, rank) = (Arc::clone(log), order.first_rank + local_rank);
     let prefix = if order.workers > 1 { format!("[{rank}] ") } else { String::new() };
     started.pumps.push(std::thread::spawn(move || pump(reader, &log, &prefix)));
     Ok(())
-}
-
-/// Nobody would report the end of a training process that outlived its runner.
-fn die_with_runner() -> io::Result<()> {
-    // SAFETY: plain system call on integers.
-    let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -16,10 +16,14 @@ use tonic::transport::ServerTlsConfig;
 
 pub use address::{AddressFile, default_state_dir, find, user_dir};
 
-use crate::agent::{Agent, AgentConfig};
+use crate::agent::{Agent, AgentConfig, mark};
 use crate::files::{FileError, make_folder};
 use crate::grpc::agent::Embedded;
 use crate::grpc::{self, Limits};
+use crate::launcher::Pass;
+use crate::launcher::slurm;
+use crate::launcher::slurm::pilot::Pilots;
+use crate::launcher::slurm::settings::Pool;
 use crate::secrets;
 use crate::service::Shared;
 use crate::service::clock::Clock;
@@ -55,6 +59,8 @@ pub struct Options {
     pub limits: Limits,
     /// The program that has the command `runner`.
     pub program: PathBuf,
+    /// Pools of machines that Slurm lends.
+    pub slurm: Vec<Pool>,
     /// Whether its address becomes the one that this user's commands find by default.
     pub is_default: bool,
 }
@@ -161,14 +167,20 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     let refused = |status: tonic::Status| StoreError::Refused(status.message().to_owned());
     let accounts = started.await.map_err(refused)?;
     let address = AddressFile::new(&options, listen, &info.secret);
+    let jobs_dir =
+        std::path::absolute(&options.jobs_dir).unwrap_or_else(|_| options.jobs_dir.clone());
+    make_folder(&jobs_dir)?;
+    let pilots = Pilots::open(&options.state_dir, &info.secret)?;
+    let passes = watch::channel(Arc::new(pilots.passes()));
     let shared = Arc::new(Shared {
         handle: handle.clone(),
         secret: info.secret.clone(),
         local_token_digest: secrets::digest(&address.token),
         local_user: address::user_name(),
         database: info.path.clone(),
-        jobs_dir: std::path::absolute(&options.jobs_dir)
-            .unwrap_or_else(|_| options.jobs_dir.clone()),
+        jobs_mark: mark::make(&jobs_dir)?,
+        jobs_dir,
+        pilots: passes.1,
         address: address.coordinator.clone(),
         accounts,
         agents_show_certificates: options.tls.as_ref().is_some_and(|tls| tls.agents.is_some()),
@@ -179,6 +191,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), stopped.clone()));
     }
     let agent = embedded_agent(&options, &shared, stopped.clone())?;
+    launch(&options, &shared, (pilots, passes.0), stopped.clone())?;
     snapshots::start(handle.clone(), stopped);
     address.write(&options.state_dir, options.is_default)?;
     Ok(Running {
@@ -234,7 +247,6 @@ fn embedded_agent(
     if options.devices.is_empty() {
         return Ok(None);
     }
-    make_folder(&shared.jobs_dir)?;
     let config = AgentConfig {
         node: options.node.clone(),
         devices: options.devices.clone(),
@@ -244,9 +256,35 @@ fn embedded_agent(
         address: "127.0.0.1".into(),
         authority: options.tls.as_ref().map(|tls| tls.authority.clone()),
         until: None,
+        is_pilot: false,
     };
     let agent = Agent::new(config, Arc::new(Embedded(Arc::clone(shared))))?;
     Ok(Some(tokio::spawn(agent.run(stop))))
+}
+
+/// Starts what brings machines from Slurm.
+fn launch(
+    options: &Options,
+    shared: &Arc<Shared>,
+    (pilots, passes): (Pilots, watch::Sender<Arc<Vec<Pass>>>),
+    stop: watch::Receiver<bool>,
+) -> Result<(), FileError> {
+    if options.slurm.is_empty() && pilots.all.is_empty() {
+        return Ok(());
+    }
+    if options.listen.ip().is_loopback() {
+        tracing::warn!("Slurm's nodes reach this coordinator only where they are this machine");
+    }
+    let parts = slurm::Parts {
+        shared: Arc::clone(shared),
+        state_dir: options.state_dir.clone(),
+        program: options.program.clone(),
+        authority: options.tls.as_ref().map(|tls| tls.authority.clone()),
+        pools: options.slurm.clone(),
+        pilots,
+        passes,
+    };
+    slurm::start(parts, stop)
 }
 
 impl Running {

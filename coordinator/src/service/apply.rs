@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use shockwave_core::engine::{Engine, Event, KeptWorker, Refusal};
+use shockwave_core::engine::{Engine, Event, KeptWorker, Refusal, ReleaseReason};
 use shockwave_core::types::{JobId, NodeId, NodeInfo};
 use shockwave_proto::v1;
 
@@ -88,6 +88,7 @@ impl State {
             | Record::Drained { .. } => self.governed(stamp, record, &mut effects),
             Record::Joined { .. } => self.joined(stamp, record, &mut effects),
             Record::Lost { node, why } => self.lost(stamp, node, why, &mut effects),
+            Record::Left { node, .. } => self.left(stamp, node, &mut effects),
             Record::Running { job, lease_epoch, node } => {
                 self.running(stamp, (*job, *lease_epoch), node, &mut effects);
             }
@@ -267,13 +268,23 @@ impl State {
         self.feed(stamp, event, effects);
     }
 
+    fn left(&mut self, stamp: Stamp, node: &str, effects: &mut Effects) {
+        let held = self.book.leases.values().filter(|lease| lease.holders().any(|it| it == node));
+        let held: Vec<_> = held.map(|lease| (lease.job, lease.epoch)).collect();
+        for key in held {
+            self.let_go(stamp, key, node, Some(&ReleaseReason::NodeLeaving), effects);
+        }
+        self.book.nodes.remove(node);
+        self.feed(stamp, Event::NodeLeft { node: NodeId(node.to_owned()) }, effects);
+    }
+
     /// A machine has let go of a lease.
     fn let_go(
         &mut self,
         stamp: Stamp,
         key: (u64, u64),
         node: &str,
-        reason: Option<&shockwave_core::engine::ReleaseReason>,
+        reason: Option<&ReleaseReason>,
         effects: &mut Effects,
     ) {
         effects.nodes.insert(node.to_owned());

@@ -46,10 +46,14 @@ pub struct Shared {
     pub database: PathBuf,
     /// Where each job has its folder.
     pub jobs_dir: PathBuf,
+    /// The mark by which agents are known to have the same folder.
+    pub jobs_mark: String,
     /// Address that workers are given.
     pub address: String,
     /// Whether agents must show a certificate.
     pub agents_show_certificates: bool,
     /// Tokens that are good, as of the last durable change.
     pub accounts: tokio::sync::watch::Receiver<Arc<Vec<book::Token>>>,
+    /// Pilots that a batch system carries for this coordinator.
+    pub pilots: tokio::sync::watch::Receiver<Arc<Vec<crate::launcher::Pass>>>,
 }

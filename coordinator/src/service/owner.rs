@@ -74,6 +74,8 @@ pub struct Owner {
     pub followers: BTreeMap<u64, u32>,
     /// What each machine is to have has changed this often.
     pub generations: BTreeMap<String, u64>,
+    /// Machines whose agents are asked to give them back.
+    pub dismissed: BTreeSet<String>,
     /// Machines that keep devices for a gang that spans several, with the rendezvous port of each;
     /// by job and lease epoch. Agents say it again after a restart.
     pub reserved: BTreeMap<(u64, u64), BTreeMap<String, u32>>,
@@ -125,6 +127,7 @@ pub fn start(
         heard: BTreeMap::new(),
         followers: BTreeMap::new(),
         generations: BTreeMap::new(),
+        dismissed: BTreeSet::new(),
         reserved: BTreeMap::new(),
         clock: parts.clock,
         writer: parts.writer,
@@ -282,6 +285,13 @@ impl Owner {
     pub fn tell_node(&mut self, node: &str) {
         let effects = Effects { nodes: BTreeSet::from([node.to_owned()]), ..Effects::default() };
         self.tell(&effects);
+    }
+
+    /// A machine will not be heard again.
+    pub fn forget_node(&mut self, node: &str) {
+        self.heard.remove(node);
+        self.generations.remove(node);
+        self.dismissed.remove(node);
     }
 
     /// A bell that rings at each change of a job.

@@ -137,6 +137,13 @@ pub enum Record {
         /// For people.
         why: String,
     },
+    /// A machine was given back for good, with nothing left on it.
+    Left {
+        /// The machine.
+        node: String,
+        /// For people.
+        why: String,
+    },
     /// A lease's processes were started on a machine.
     Running {
         /// The job.
@@ -220,6 +227,7 @@ impl Record {
             | Self::Drained { .. }
             | Self::Joined { .. }
             | Self::Lost { .. }
+            | Self::Left { .. }
             | Self::Planned { .. }
             | Self::Tick => 0,
         }

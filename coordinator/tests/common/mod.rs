@@ -53,6 +53,7 @@ pub fn options(folder: &Path, slots: u32) -> Options {
         devices: DeviceList::Cpu(slots).resolve().expect("CPU slots are always there"),
         configuration: quick(),
         limits: Limits::default(),
+        slurm: Vec::new(),
         program: env!("CARGO_BIN_EXE_shockwave").into(),
         is_default: false,
     }

@@ -7,6 +7,7 @@
 mod compiler;
 mod libtorch;
 mod pip;
+pub(crate) mod slurm;
 mod unpack;
 mod wheels;
 

@@ -72,6 +72,12 @@ pub enum Event {
         /// For the record.
         why: String,
     },
+    /// A node that has nothing left to run is given back for good: it is forgotten, and whether it
+    /// was drained with it.
+    NodeLeft {
+        /// The node.
+        node: NodeId,
+    },
     /// Nothing new starts on the node; what runs there yields.
     NodeDrained {
         /// The node.

@@ -102,6 +102,18 @@ impl Engine {
         self.note_capacity();
     }
 
+    /// Also for a node that was lost before: then nothing of it is left but its name.
+    pub(super) fn on_node_left(&mut self, node: &NodeId, turn: &mut Turn) {
+        self.state.cluster.drained.remove(node);
+        if self.state.cluster.nodes.remove(node).is_some() {
+            self.drop_reservations(node);
+            self.note_capacity();
+        }
+        for (job, epoch) in self.leases_on(node) {
+            self.on_released(job, epoch, node, ReleaseReason::NodeLeaving, turn);
+        }
+    }
+
     pub(super) fn on_node_drained(&mut self, node: &NodeId, why: String, turn: &mut Turn) {
         let Some(entry) = self.state.cluster.nodes.get_mut(node) else {
             return turn.refuse(None, Refusal::UnknownNode);

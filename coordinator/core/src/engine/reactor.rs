@@ -160,6 +160,7 @@ impl Engine {
             Event::NodeLost { node, processes_gone, .. } => {
                 self.on_node_lost(&node, processes_gone, turn);
             }
+            Event::NodeLeft { node } => self.on_node_left(&node, turn),
             Event::NodeDrained { node, why } => self.on_node_drained(&node, why, turn),
             Event::NodeResumed { node } => self.on_node_resumed(&node, turn),
             Event::Planned(answer) => self.on_planned(*answer, turn),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Settings};
+use super::{Demand, Engine, Settings};
 use crate::types::{ClusterView, Decision, JobId, JobProgress, JobSpec, NodeInfo};
 
 /// A node and who holds its devices.
@@ -80,6 +80,12 @@ impl Engine {
     /// Jobs that have not ended, in order of admission.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
         self.state.admitted.values().copied()
+    }
+
+    /// Devices that each queued or running job asks for, and of what sort.
+    pub fn wanted(&self) -> impl Iterator<Item = (u32, &Demand)> + '_ {
+        let jobs = self.state.jobs.values().filter(|job| job.is_active());
+        jobs.map(|job| (job.spec.gpus, &job.demand))
     }
 
     /// Jobs that are queued or running.

@@ -33,6 +33,21 @@ fn a_node_that_is_certainly_dead_frees_its_job_at_once() {
 }
 
 #[test]
+fn a_node_that_is_given_back_is_forgotten_with_its_drain() {
+    let mut world = World::new(&[1, 1]);
+    world.submit(1, 1);
+    world.started(1, 1);
+    world.orders();
+    world.tell(Event::NodeDrained { node: node("a"), why: "leaves".into() });
+    world.tell(Event::NodeLeft { node: node("a") });
+    assert_eq!(world.orders(), ["start 1.2 on b0"]);
+    assert_eq!(world.engine.gpus(), 1);
+    world.join("a", 1, Vec::new());
+    world.submit(2, 1);
+    assert_eq!(world.orders(), ["start 2.1 on a0"]);
+}
+
+#[test]
 fn a_node_that_comes_back_keeps_its_valid_workers() {
     let mut world = World::new(&[2]);
     world.submit(1, 1);

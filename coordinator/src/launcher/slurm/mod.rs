@@ -1,0 +1,474 @@
+//! Machines from Slurm: jobs of Slurm's that carry an agent each (pilots), brought and given back
+//! as work comes and goes.
+//!
+//! Level-triggered: what is wanted is written down first ([`pilot`]), then Slurm is asked, then
+//! looked at again and again ([`queue`]); no answer of a command is believed alone. Slurm's numbers
+//! are not used, for a controller that was killed gives them out a second time: a job is known by
+//! its name, which holds a random number.
+//!
+//! Architecture invariant: that Slurm calls a job over does not end a lease. Only an agent's word
+//! or the lease's own time does: a machine that is cut off may still train.
+
+mod command;
+mod decide;
+mod facts;
+pub mod pilot;
+mod queue;
+mod script;
+pub mod settings;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use self::command::Slurm;
+use self::decide::{Act, Machine, Standing};
+use self::pilot::{Pilot, Pilots};
+use self::queue::{Phase, Queue};
+use self::script::Site;
+use self::settings::Pool;
+use super::Pass;
+use crate::files::{FileError, make_folder, write_atomic};
+use crate::service::Shared;
+
+/// How often Slurm is looked at: while something changes, and otherwise.
+const LOOK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
+/// How often decisions are made.
+const TICK: Duration = Duration::from_secs(1);
+/// Wait after the first failure of a pool, and the longest, seconds.
+const BACKOFF_S: (f64, f64) = (10.0, 600.0);
+/// How long a host on which something was wrong is not asked for, seconds.
+const EXCLUDE_S: f64 = 3600.0;
+/// Failures to join on one host after which it is not asked for.
+const HOST_FAILURES_MAX: u32 = 2;
+
+/// What the launcher is started with.
+pub struct Parts {
+    /// The coordinator.
+    pub shared: Arc<Shared>,
+    /// Where it lies.
+    pub state_dir: PathBuf,
+    /// This program.
+    pub program: PathBuf,
+    /// Authority that signed the coordinator's certificate.
+    pub authority: Option<PathBuf>,
+    /// The pools.
+    pub pools: Vec<Pool>,
+    /// The pilots that are wanted, as they were written down.
+    pub pilots: Pilots,
+    /// Where their passes are made known.
+    pub passes: watch::Sender<Arc<Vec<Pass>>>,
+}
+
+/// A pool and what has become of it.
+struct State {
+    pool: Pool,
+    standing: Standing,
+    /// Failures in a row.
+    failures: u32,
+    /// Until when a host is not asked for, seconds, and its failures.
+    hosts: BTreeMap<String, (f64, u32)>,
+}
+
+/// The launcher.
+struct Launcher {
+    shared: Arc<Shared>,
+    site: Site,
+    slurm: Slurm,
+    pools: Vec<State>,
+    pilots: Pilots,
+    passes: watch::Sender<Arc<Vec<Pass>>>,
+    began: Instant,
+    looked_s: f64,
+    trouble: String,
+    /// Slurm jobs with our prefix that nobody wants, and how often they were seen.
+    strays: BTreeMap<String, u32>,
+}
+
+/// Starts the launcher.
+///
+/// # Errors
+/// The jobs' folder cannot be written to.
+pub fn start(parts: Parts, stop: watch::Receiver<bool>) -> Result<(), FileError> {
+    let jobs_dir = parts.shared.jobs_dir.clone();
+    let mut site = Site {
+        address: parts.shared.address.clone(),
+        authority: None,
+        jobs_dir,
+        program: parts.program,
+    };
+    let folder = site.folder();
+    make_folder(&folder)?;
+    if let Some(authority) = parts.authority {
+        let content = crate::files::at("read", &authority, std::fs::read(&authority))?;
+        let copy = folder.join("ca.pem");
+        write_atomic(&copy, &content)?;
+        site.authority = Some(copy);
+    }
+    let pool =
+        |pool| State { pool, standing: Standing::default(), failures: 0, hosts: BTreeMap::new() };
+    let launcher = Launcher {
+        shared: parts.shared,
+        site,
+        slurm: Slurm::default(),
+        pools: parts.pools.into_iter().map(pool).collect(),
+        pilots: parts.pilots,
+        passes: parts.passes,
+        began: Instant::now(),
+        looked_s: f64::NEG_INFINITY,
+        trouble: String::new(),
+        strays: BTreeMap::new(),
+    };
+    tokio::spawn(launcher.run(stop));
+    Ok(())
+}
+
+impl Launcher {
+    async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                _ = stop.changed() => return,
+            }
+            if self.step().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn now_s(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// One look and what follows from it; `None` when the coordinator is shutting down.
+    async fn step(&mut self) -> Option<()> {
+        let pause = if self.is_in_flux() { LOOK.0 } else { LOOK.1 };
+        if self.now_s() - self.looked_s >= pause.as_secs_f64() {
+            self.look().await;
+        }
+        let pools: Vec<Pool> = self.pools.iter().map(|state| state.pool.clone()).collect();
+        let prefix = self.pilots.prefix.clone();
+        let facts = self.shared.handle.ask(move |owner| Ok(facts::gather(owner, &pools, &prefix)));
+        let facts = match facts.await {
+            Ok(facts) => facts,
+            Err(status) if status.message().contains("shutting down") => return None,
+            Err(_) => return Some(()),
+        };
+        self.note(&facts.machines);
+        self.sweep_machines(&facts.machines).await;
+        for index in 0..self.pools.len() {
+            self.pools[index].standing.wanted = facts.wanted[index];
+            for act in self.decide(index, &facts.machines) {
+                self.carry_out(index, act, &facts.machines).await;
+            }
+        }
+        Some(())
+    }
+
+    fn is_in_flux(&self) -> bool {
+        self.pilots.all.iter().any(|pilot| {
+            let sight = &pilot.sight;
+            let phase = sight.seen.as_ref().map(|seen| seen.phase);
+            let settled = phase == Some(Phase::Waiting)
+                || (phase == Some(Phase::Active) && pilot.has_joined && sight.lost_s.is_none());
+            !settled || sight.dismissed_s.is_some() || sight.cancelled_s.is_some()
+        })
+    }
+
+    /// Looks at Slurm's queue.
+    async fn look(&mut self) {
+        let before_s = self.now_s();
+        self.looked_s = before_s;
+        let queue = match self.slurm.queue().await {
+            Ok(queue) => queue,
+            Err(error) => {
+                // A controller that is away says nothing of the jobs: they go on.
+                self.tell_trouble(&error.to_string());
+                return;
+            }
+        };
+        self.trouble.clear();
+        self.looked_s = self.now_s();
+        for pilot in &mut self.pilots.all {
+            let sight = &mut pilot.sight;
+            match queue.get(&pilot.name) {
+                Some(seen) => {
+                    sight.absent = 0;
+                    if seen.phase == Phase::Active {
+                        sight.active_s.get_or_insert(before_s);
+                    }
+                    sight.seen = Some(seen.clone());
+                }
+                None if before_s - sight.asked_s > LOOK.0.as_secs_f64() => sight.absent += 1,
+                None => {}
+            }
+        }
+        self.end_strays(&queue).await;
+    }
+
+    fn tell_trouble(&mut self, what: &str) {
+        if self.trouble != what {
+            tracing::warn!("Slurm: {what}");
+            what.clone_into(&mut self.trouble);
+        }
+    }
+
+    /// Ends what carries our name and nobody wants: asked for by a coordinator whose state was
+    /// replaced by an older one.
+    async fn end_strays(&mut self, queue: &Queue) {
+        let ours = queue.iter().filter(|(name, seen)| {
+            name.starts_with(&self.pilots.prefix)
+                && matches!(seen.phase, Phase::Waiting | Phase::Held | Phase::Active)
+                && self
+                    .pools
+                    .iter()
+                    .any(|it| facts::is_of_pool(name, &self.pilots.prefix, &it.pool))
+                && !self.pilots.all.iter().any(|pilot| pilot.name == **name)
+        });
+        let ours: Vec<String> = ours.map(|(name, _)| name.clone()).collect();
+        self.strays.retain(|name, _| ours.contains(name));
+        for name in ours {
+            let times = self.strays.entry(name.clone()).or_insert(0);
+            *times += 1;
+            if *times > 1 {
+                tracing::warn!(name, "a Slurm job that nobody wants is ended");
+                if let Err(error) = self.slurm.cancel(&name).await {
+                    self.tell_trouble(&error.to_string());
+                }
+            }
+        }
+    }
+
+    /// Takes what is known of the machines into the pilots.
+    fn note(&mut self, machines: &BTreeMap<String, Machine>) {
+        let now_s = self.now_s();
+        let mut joined = Vec::new();
+        for pilot in &mut self.pilots.all {
+            let Some(machine) = machines.get(&pilot.name) else { continue };
+            let sight = &mut pilot.sight;
+            if machine.leases > 0 {
+                sight.busy_s = Some(now_s);
+            }
+            if machine.is_lost {
+                sight.lost_s.get_or_insert(now_s);
+            } else {
+                sight.lost_s = None;
+                if !pilot.has_joined {
+                    pilot.has_joined = true;
+                    joined.push(pilot.pool.clone());
+                }
+            }
+        }
+        if joined.is_empty() {
+            return;
+        }
+        for state in self.pools.iter_mut().filter(|state| joined.contains(&state.pool.name)) {
+            state.failures = 0;
+        }
+        self.save();
+    }
+
+    fn save(&mut self) -> bool {
+        let saved = self.pilots.save();
+        if let Err(error) = &saved {
+            self.tell_trouble(&error.to_string());
+        }
+        saved.is_ok()
+    }
+
+    fn decide(&mut self, index: usize, machines: &BTreeMap<String, Machine>) -> Vec<Act> {
+        let now_s = self.now_s();
+        let state = &mut self.pools[index];
+        let pilots = self.pilots.all.iter().filter(|pilot| pilot.pool == state.pool.name);
+        let carried: Vec<_> = pilots.map(|pilot| (pilot, machines.get(&pilot.name))).collect();
+        if decide::has_surplus(&state.pool, state.standing, &carried) {
+            state.standing.surplus_s.get_or_insert(now_s);
+        } else {
+            state.standing.surplus_s = None;
+        }
+        // Until Slurm has been seen once nothing is known of what there is.
+        if self.looked_s == f64::NEG_INFINITY || !self.trouble.is_empty() {
+            return Vec::new();
+        }
+        let acts = decide::decide(&state.pool, state.standing, &carried, now_s);
+        for (pilot, machine) in &carried {
+            if let Some(why) = machine.and_then(|machine| machine.drained.as_ref()) {
+                let host = pilot.sight.seen.as_ref().map(|seen| seen.host.clone());
+                if let Some(host) = host.filter(|host| !host.is_empty()) {
+                    let known = state.hosts.entry(host.clone()).or_insert((0.0, 0));
+                    if known.0 < now_s {
+                        tracing::warn!(host, why, "not asked for in the next hour");
+                    }
+                    known.0 = now_s + EXCLUDE_S;
+                }
+            }
+        }
+        acts
+    }
+
+    async fn carry_out(&mut self, index: usize, act: Act, machines: &BTreeMap<String, Machine>) {
+        let now_s = self.now_s();
+        match act {
+            Act::Submit => self.submit(index).await,
+            Act::Dismiss(name) => {
+                let Some(machine) = machines.get(&name) else { return };
+                tracing::info!(node = machine.node, "a machine is given back");
+                if let Some(pilot) = self.pilots.get_mut(&name) {
+                    pilot.sight.dismissed_s = Some(now_s);
+                }
+                self.dismiss(machine.node.clone()).await;
+            }
+            Act::Cancel(name, failed) => {
+                if let Some(why) = failed {
+                    self.failed(index, &name, &why);
+                }
+                tracing::info!(name, "a Slurm job is ended");
+                match self.slurm.cancel(&name).await {
+                    Ok(()) => {
+                        if let Some(pilot) = self.pilots.get_mut(&name) {
+                            pilot.sight.cancelled_s = Some(now_s);
+                        }
+                    }
+                    Err(error) => self.tell_trouble(&error.to_string()),
+                }
+            }
+            Act::Lose(name) => {
+                if let Some(machine) = machines.get(&name) {
+                    let state = self.pilots.get_mut(&name).and_then(|it| it.sight.seen.clone());
+                    let state = state.map_or_else(|| "unknown".into(), |seen| seen.state);
+                    let why = format!("Slurm says that its job is over ({state})");
+                    facts::lose(&self.shared, machine.node.clone(), why).await;
+                }
+            }
+            Act::Forget(name, failed) => {
+                self.forget(index, &name, failed, machines.get(&name)).await
+            }
+        }
+    }
+
+    async fn dismiss(&self, node: String) {
+        let ask = move |owner: &mut crate::service::owner::Owner| {
+            owner.dismissed.insert(node.clone());
+            owner.tell_node(&node);
+            Ok(())
+        };
+        let _ = self.shared.handle.ask(ask).await;
+    }
+
+    /// Asks Slurm for a node: written down first.
+    async fn submit(&mut self, index: usize) {
+        let now_s = self.now_s();
+        let pool = self.pools[index].pool.clone();
+        let pilot = self.pilots.add(&pool.name, now_s);
+        if !self.save() {
+            self.pilots.all.pop();
+            return;
+        }
+        self.passes.send_replace(Arc::new(self.pilots.passes()));
+        let answer = self.hand_in(index, &pool, &pilot).await;
+        let answered_s = self.now_s();
+        if let Some(known) = self.pilots.get_mut(&pilot.name) {
+            known.sight.asked_s = answered_s;
+            known.sight.refused.clone_from(&answer.as_ref().err().cloned());
+        }
+        match answer {
+            Ok(()) => tracing::info!(name = pilot.name, "Slurm is asked for a node"),
+            // Whether it is there all the same is seen in the queue.
+            Err(why) => self.back_off(index, &pilot.name, &why),
+        }
+        self.looked_s = self.looked_s.min(answered_s - LOOK.1.as_secs_f64() + 1.0);
+    }
+
+    async fn hand_in(&self, index: usize, pool: &Pool, pilot: &Pilot) -> Result<(), String> {
+        let folder = self.site.folder().join(&pilot.name);
+        let text = |error: FileError| error.to_string();
+        make_folder(&folder).map_err(text)?;
+        write_atomic(&folder.join("token"), self.pilots.token(pilot).as_bytes()).map_err(text)?;
+        let now_s = self.now_s();
+        let hosts = self.pools[index].hosts.iter();
+        let exclude: Vec<String> = hosts
+            .filter(|(_, (until_s, _))| *until_s > now_s)
+            .map(|(host, _)| host.clone())
+            .collect();
+        let options = script::options(pool, &pilot.name, &folder, pool.devices_per_node, &exclude);
+        let script = script::pilot(&self.site, pool, &pilot.name, &folder);
+        self.slurm.submit(&options, &script).await.map_err(|error| error.to_string())
+    }
+
+    /// A node could not be had.
+    fn failed(&mut self, index: usize, name: &str, why: &str) {
+        let host = self.pilots.get_mut(name).and_then(|pilot| pilot.sight.seen.clone());
+        let now_s = self.now_s();
+        if let Some(host) = host.map(|seen| seen.host).filter(|host| !host.is_empty()) {
+            let known = self.pools[index].hosts.entry(host).or_insert((0.0, 0));
+            known.1 += 1;
+            if known.1 >= HOST_FAILURES_MAX {
+                known.0 = now_s + EXCLUDE_S;
+            }
+        }
+        self.back_off(index, name, why);
+    }
+
+    fn back_off(&mut self, index: usize, name: &str, why: &str) {
+        let now_s = self.now_s();
+        let state = &mut self.pools[index];
+        state.failures = state.failures.saturating_add(1);
+        let wait_s = BACKOFF_S.0 * f64::from(2_u32.saturating_pow(state.failures - 1));
+        let wait_s = wait_s.min(BACKOFF_S.1);
+        state.standing.not_before_s = now_s + wait_s;
+        let (pool, failures) = (&state.pool.name, state.failures);
+        tracing::warn!(
+            pool,
+            name,
+            failures,
+            "no node from Slurm: {why}; asked again in {wait_s:.0} s at the earliest"
+        );
+    }
+
+    async fn forget(
+        &mut self,
+        index: usize,
+        name: &str,
+        failed: Option<String>,
+        machine: Option<&Machine>,
+    ) {
+        if let Some(machine) = machine
+            && !facts::leave(&self.shared, machine.node.clone()).await
+        {
+            return;
+        }
+        let folder = self.site.folder().join(name);
+        if let Some(why) = failed {
+            let was_counted =
+                self.pilots.get_mut(name).is_some_and(|pilot| pilot.sight.refused.is_some());
+            if !was_counted {
+                let said = facts::last_line(&folder.join("log"));
+                self.failed(index, name, &format!("{why}{said}"));
+            }
+        }
+        self.pilots.all.retain(|pilot| pilot.name != name);
+        self.save();
+        self.passes.send_replace(Arc::new(self.pilots.passes()));
+        if let Err(error) = std::fs::remove_dir_all(&folder)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, folder = %folder.display(), "cannot remove");
+        }
+        tracing::info!(name, "a Slurm job is over");
+    }
+
+    /// Machines of pilots that nobody remembers: forgotten once their leases' time is over.
+    async fn sweep_machines(&mut self, machines: &BTreeMap<String, Machine>) {
+        for (pilot, machine) in machines {
+            let known = self.pilots.all.iter().any(|it| it.name == *pilot);
+            if !known && machine.is_lost && machine.leases == 0 {
+                facts::leave(&self.shared, machine.node.clone()).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A real Slurm of three nodes with four devices each carries the agents: gangs of 1, 2 and 4
+//! workers take turns, lose a machine, and end as they would undisturbed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use shockwave_tests::coordinator::Coordinator;
+use shockwave_tests::slurm::Slurm;
+use shockwave_tests::training::Training;
+
+const EPOCHS: u64 = 6;
+const SAMPLES: u64 = 768;
+const WORKERS: [usize; 3] = [1, 2, 4];
+
+fn training(folder: &Path, workers: usize) -> Training {
+    let arguments = format!(
+        "--depth 8 --width 6 --dropout 0.1 --seed {workers} --epochs {EPOCHS} --batch 16 \
+         --train-samples {SAMPLES} --test-samples 64 --policy expert --schedule 0:16,3:32"
+    );
+    Training::new(&folder.join(format!("workers{workers}")), &arguments)
+}
+
+/// A coordinator without machines of its own; Slurm lends it up to two.
+fn coordinator(folder: &Path, slurm: &Slurm, pool: &str) -> Coordinator {
+    let config = folder.join("serve.toml");
+    let text = format!(
+        "devices = 'none'\nround_s = 6\nttl_s = 40\nlead_s = 2\nplan_budget_s = 1\nmin_run_s = 1\n\
+         grace_s = 20\npolicy = 'gandiva-fair'\njobs = '{}'\n[[slurm]]\nname = 'low'\n\
+         partition = 'low'\nnodes_max = 2\nidle_s = 4\nwarning_s = 12\n{pool}\n",
+        folder.join("jobs").display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let variables = [("SLURM_CONF".to_owned(), slurm.configuration().display().to_string())];
+    let arguments = format!("--config {}", config.display());
+    Coordinator::start_with(&folder.join("serve"), &arguments, &variables).unwrap()
+}
+
+fn submit(coordinator: &Coordinator, training: &Training, workers: usize) -> u64 {
+    std::fs::create_dir_all(training.checkpoints()).unwrap();
+    let count = workers.to_string();
+    let mut submit = vec!["submit", "--gpus", &count, "--workers", &count, "--"];
+    let command = training.command();
+    submit.extend(command.iter().map(String::as_str));
+    coordinator.json(&submit).unwrap()["job"]["id"].as_u64().unwrap()
+}
+
+fn wait_for(coordinator: &Coordinator, what: &str, mut is_so: impl FnMut() -> bool) {
+    let give_up_at = Instant::now() + Duration::from_secs(180);
+    while !is_so() {
+        let said = || coordinator.output();
+        assert!(Instant::now() < give_up_at, "never: {what}\n{}", said());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The job finished, and with the bytes of the same workers by hand.
+fn check(coordinator: &Coordinator, (id, workers): (u64, usize), hand: &Path) -> Value {
+    let job = coordinator.ended(id, Duration::from_secs(400)).unwrap();
+    let said = || format!("{job}\n{}\n{}", coordinator.logs(id), coordinator.output());
+    assert_eq!(job["state"], "finished", "{}", said());
+    let expected = training(hand, workers).finish_by_hand(workers).unwrap();
+    assert_eq!(job["checkpoint_sha256"], expected["checkpoint_sha256"], "{}", said());
+    job
+}
+
+#[test]
+fn gangs_on_pilots_take_turns_and_end_as_undisturbed_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(slurm) = Slurm::start(&folder.path().join("slurm"), 3, 4).unwrap() else { return };
+    // Two devices of a node's four: a gang of four spans two nodes.
+    let pool = "devices = 'cpu:2'\ndevices_per_node = 2\ngres = 'gpu:2'\noptions = ['--exclusive']";
+    let coordinator = coordinator(folder.path(), &slurm, pool);
+    let shared = folder.path().join("shared");
+    let jobs = WORKERS
+        .map(|workers| (submit(&coordinator, &training(&shared, workers), workers), workers));
+
+    // The machine under a running gang is taken away: Slurm says so, and the gang goes on elsewhere.
+    let gang = jobs[2].0;
+    wait_for(&coordinator, "the gang of four trains", || {
+        let job = coordinator.job(gang).unwrap();
+        job["state"] == "running" && job["epochs_done"].as_f64().unwrap() > 0.1
+    });
+    let pilots = slurm.jobs().unwrap();
+    assert_eq!(pilots.len(), 2, "{pilots:?}");
+    assert_ne!(pilots[0][1], pilots[1][1], "each has a node: {pilots:?}");
+    slurm.run("scancel", &[&format!("--name={}", pilots[0][2])]).unwrap();
+
+    let ended = jobs.map(|job| check(&coordinator, job, &folder.path().join("hand")));
+    for job in &ended {
+        assert!(
+            job["preemptions"].as_u64().unwrap() + job["leases"].as_u64().unwrap() > 2,
+            "{job}"
+        );
+        assert_eq!(job["failures"].as_u64().unwrap_or(0), 0, "nobody is blamed: {job}");
+    }
+    wait_for(&coordinator, "idle machines are given back", || slurm.jobs().unwrap().is_empty());
+    wait_for(&coordinator, "and forgotten", || {
+        coordinator.json(&["cluster"]).unwrap()["cluster"]["nodes"].as_array().unwrap().is_empty()
+    });
+}
