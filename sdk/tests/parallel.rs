@@ -32,6 +32,8 @@ struct Left {
     losses: Vec<f64>,
     /// S and G2 of the noise scale.
     noise: Option<(f64, f64)>,
+    /// The cosine between two halves of a batch.
+    cosine: Option<f64>,
 }
 
 /// How a run is set up, as a variable of the workers.
@@ -135,10 +137,11 @@ fn train(setup: &Setup, rank: usize) -> Result<Left, Error> {
     let weights = Tensor::cat(&weights, 0);
     let (exact, steps, batch) = (session.is_exact(), session.steps(), session.batch_size());
     let noise = session.noise().map(|noise| (noise.s, noise.g2));
+    let cosine = session.noise().map(|noise| noise.cosine).filter(|cosine| cosine.is_finite());
     let weights = Vec::<f32>::try_from(weights.detach())?;
     let seen = seen.lock().unwrap().clone();
     let outcome = format!("{:?}", session.finish()?);
-    Ok(Left { outcome, exact, steps, batch, weights, seen, losses, noise })
+    Ok(Left { outcome, exact, steps, batch, weights, seen, losses, noise, cosine })
 }
 
 /// Not a test by itself: what a started worker does.
@@ -198,6 +201,10 @@ fn two_and_four_workers_end_as_one_process_does() {
         assert!(workers.iter().all(|worker| worker.noise == workers[0].noise));
         let ((s, g2), (alone_s, alone_g2)) = (workers[0].noise.unwrap(), alone.noise.unwrap());
         assert!((0.3..3.0).contains(&(s / alone_s)) && g2.abs() < 10.0 * alone_g2.abs().max(s));
+        // So does the cosine that SimiGrad wants.
+        let (cosine, alone_cosine) = (workers[0].cosine.unwrap(), alone.cosine.unwrap());
+        assert!(workers.iter().all(|worker| worker.cosine == Some(cosine)));
+        assert!((cosine - alone_cosine).abs() < 0.35, "{cosine} and {alone_cosine}");
     }
 }
 
