@@ -1,9 +1,9 @@
 //! Options of a program whose loop the SDK wraps, and what it writes at its end.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use serde::Serialize;
 use shockwave_sdk::checkpoint::Saved;
@@ -98,11 +98,12 @@ impl AdaptiveOptions {
     /// The SDK's optimiser and the policy.
     ///
     /// # Errors
-    /// `--policy expert` without `--schedule`, or the other way round.
+    /// `--policy expert` without `--schedule`, or the other way round; `--json` where no file can be written.
     pub fn choose(
         &self,
         training: &TrainingOptions,
     ) -> Result<(Box<dyn Optimizer>, Box<dyn BatchPolicy>)> {
+        self.check_json()?;
         let (small, period) = (training.batch, self.period);
         let large = self.max_batch.unwrap_or(8 * small);
         if self.schedule.is_empty() == (self.policy == PolicyKind::Expert) {
@@ -120,6 +121,15 @@ impl AdaptiveOptions {
             OptimizerKind::Adamw => Box::new(AdamW::new(lr).weight_decay(0.01)),
         };
         Ok((optimizer, policy))
+    }
+
+    /// Whether the results can be written, now and not after the training.
+    fn check_json(&self) -> Result<()> {
+        let Some(file) = &self.json else { return Ok(()) };
+        let probe = beside(file);
+        ensure!(!file.is_dir(), "--json {}: a folder; a file is wanted", file.display());
+        let written = std::fs::write(&probe, "").and_then(|()| std::fs::remove_file(&probe));
+        written.with_context(|| format!("--json {}: cannot be written", file.display()))
     }
 
     /// The learning rate's rule, and where and when checkpoints are written.
@@ -175,8 +185,10 @@ impl AdaptiveOptions {
         }
         let outcome = session.finish()?;
         if let (Outcome::Finished, Some(file)) = (&outcome, &self.json) {
-            let json = serde_json::to_vec_pretty(&results)?;
-            std::fs::write(file, json).with_context(|| format!("--json {}", file.display()))?;
+            let (json, whole) = (serde_json::to_vec_pretty(&results)?, beside(file));
+            // Whoever waits for the file never sees a half of it.
+            let written = std::fs::write(&whole, json).and_then(|()| std::fs::rename(&whole, file));
+            written.with_context(|| format!("--json {}", file.display()))?;
         }
         match &outcome {
             Outcome::Finished => println!("{}", serde_json::to_string(&results)?),
@@ -185,6 +197,13 @@ impl AdaptiveOptions {
         }
         Ok(outcome.exit_code())
     }
+}
+
+/// A name in the same folder that is this process's own.
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    name.into()
 }
 
 /// Results of a complete run.

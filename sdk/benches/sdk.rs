@@ -4,12 +4,11 @@
 #![allow(clippy::unwrap_used)] // A benchmark that fails should stop.
 
 mod network;
+mod workers;
 
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde_json::json;
-use shockwave_sdk::distributed::{Group, Rendezvous};
 use shockwave_sdk::monitor::{NoiseSettings, squared_norm};
 use shockwave_sdk::optim::{AdamW, Optimizer, Sgd};
 use shockwave_sdk::policy::{Accordion, BatchPolicy, Compose, Gns, Mode, Static};
@@ -199,53 +198,6 @@ fn gradient_control() {
     row("host reads of 16 such steps", reads, "reads", "0", Some(reads == 0.0), "");
 }
 
-const WORKER: &str = "SHOCKWAVE_BENCH_WORKER";
-
-/// One of two workers: sums 11.17 M floats, and rank 0 prints the median time.
-fn sum_as_worker() {
-    let meeting = Rendezvous::from_env().unwrap().unwrap();
-    let group = Group::join(&meeting).unwrap();
-    let mut buffer = Tensor::ones([11_173_962], (Kind::Float, Device::Cpu));
-    let mut times = Vec::new();
-    for turn in 0..=15 {
-        group.barrier().unwrap();
-        let start = Instant::now();
-        group.sum(&mut buffer).unwrap();
-        if turn > 0 {
-            times.push(start.elapsed().as_secs_f64() * 1e3);
-        }
-    }
-    if group.is_chief() {
-        println!("{}", median(times));
-    }
-}
-
-/// Two processes on loopback. PyTorch's own gloo, which it should be compared with, needs PyTorch for Python.
-fn all_reduce() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let start = |rank: usize| {
-        Command::new(std::env::current_exe().unwrap())
-            .env(WORKER, "1")
-            .envs([("RANK", rank.to_string()), ("WORLD_SIZE", "2".into())])
-            .envs([("MASTER_ADDR", "127.0.0.1".into()), ("MASTER_PORT", port.to_string())])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let workers = [start(0), start(1)].map(|child| child.wait_with_output().unwrap());
-    let printed = String::from_utf8_lossy(&workers[0].stdout).trim().to_owned();
-    let against = "not compared: PyTorch for Python is not there";
-    let goal = "<= 1.1 x PyTorch's gloo";
-    row(
-        "all-reduce of 11.17 M floats, 2 ranks",
-        printed.parse().unwrap(),
-        "ms",
-        goal,
-        None,
-        against,
-    );
-}
-
 fn optimisers() {
     let vs = nn::VarStore::new(Device::Cpu);
     let _net = resnet18(&vs.root());
@@ -339,15 +291,15 @@ fn numerics() {
 fn main() {
     tch::set_num_threads(1);
     tch::manual_seed(1);
-    if std::env::var_os(WORKER).is_some() {
-        return sum_as_worker();
+    if std::env::var_os(workers::WORKER).is_some() {
+        return workers::sum_as_worker();
     }
     let parts: [(&str, fn()); 9] = [
         ("numerics", numerics),
         ("optimisers", optimisers),
         ("checkpoints", checkpoints),
         ("gradient-control", gradient_control),
-        ("all-reduce", all_reduce),
+        ("all-reduce", workers::all_reduce),
         ("loop-16", || whole_loop(16, 5)),
         ("monitoring-16", || monitoring(16, 5, 2.0)),
         ("loop-128", || whole_loop(128, 2)),

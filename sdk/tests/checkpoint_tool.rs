@@ -102,6 +102,14 @@ fn checkpoints_are_listed_inspected_and_verified() {
     bytes[last] ^= 1;
     std::fs::write(&model, bytes).unwrap();
     refused(&["verify", folder], 1, &["1 of 3 checkpoints are damaged"]);
+    let rows = json(&["list", folder]);
+    assert_eq!([&rows[0]["damage"], &rows[1]["damage"]], [&Value::Null; 2]);
+    let damage = rows[2]["damage"].as_str().unwrap();
+    assert!(damage.contains("model.safetensors does not have its SHA-256 sum"), "{damage}");
+    let table = String::from_utf8(tool(&["list", folder]).stdout).unwrap();
+    let marked: Vec<&str> = table.lines().filter(|line| line.contains("DAMAGED")).collect();
+    assert!(marked.len() == 1 && marked[0].contains(rows[2]["name"].as_str().unwrap()), "{table}");
+    assert_eq!(json(&["list", folder, "--quick"])[2]["damage"], Value::Null);
     refused(&["export", older.to_str().unwrap(), "-o", "/nowhere/x"], 1, &["SHA-256"]);
 }
 

@@ -32,6 +32,8 @@ struct Left {
     losses: Vec<f64>,
     /// S and G2 of the noise scale.
     noise: Option<(f64, f64)>,
+    /// The cosine between two halves of a batch.
+    cosine: Option<f64>,
 }
 
 /// How a run is set up, as a variable of the workers.
@@ -135,10 +137,11 @@ fn train(setup: &Setup, rank: usize) -> Result<Left, Error> {
     let weights = Tensor::cat(&weights, 0);
     let (exact, steps, batch) = (session.is_exact(), session.steps(), session.batch_size());
     let noise = session.noise().map(|noise| (noise.s, noise.g2));
+    let cosine = session.noise().map(|noise| noise.cosine).filter(|cosine| cosine.is_finite());
     let weights = Vec::<f32>::try_from(weights.detach())?;
     let seen = seen.lock().unwrap().clone();
     let outcome = format!("{:?}", session.finish()?);
-    Ok(Left { outcome, exact, steps, batch, weights, seen, losses, noise })
+    Ok(Left { outcome, exact, steps, batch, weights, seen, losses, noise, cosine })
 }
 
 /// Not a test by itself: what a started worker does.
@@ -199,6 +202,19 @@ fn two_and_four_workers_end_as_one_process_does() {
         let ((s, g2), (alone_s, alone_g2)) = (workers[0].noise.unwrap(), alone.noise.unwrap());
         assert!((0.3..3.0).contains(&(s / alone_s)) && g2.abs() < 10.0 * alone_g2.abs().max(s));
     }
+}
+
+#[test]
+fn simigrads_cosine_is_known_to_any_number_of_workers() {
+    let setup = Setup::new(96, 12, 12);
+    let cosine = |size: usize| {
+        let workers = setup.run(size);
+        let cosine = workers[0].cosine.unwrap();
+        assert!(workers.iter().all(|worker| worker.cosine == Some(cosine)));
+        cosine
+    };
+    let [two, four] = [2, 4].map(cosine);
+    assert!((two - four).abs() < 0.3 && two > 0.0 && two < 1.0, "{two} and {four}");
 }
 
 #[test]

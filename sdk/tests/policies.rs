@@ -283,6 +283,33 @@ fn a_run_under_gns_grows_its_batch_and_accumulates() {
 }
 
 #[test]
+fn simigrad_grows_with_micro_batches_too() {
+    // Wanted more alike than any half batch is: it must climb whatever the noise is measured from.
+    for micro in [None, Some(4)] {
+        let policy = TargetPolicy::new(Target::SimiGrad { cosine: 0.999 }, 16, 64);
+        with_session(
+            optimizer(false),
+            policy,
+            Images::new(400),
+            |b| {
+                let b = b.epochs(5).noise(NoiseSettings { every_steps: 2, beta: 0.9 });
+                match micro {
+                    Some(samples) => b.micro_batch(samples),
+                    None => b,
+                }
+            },
+            |mut s, _, net| {
+                train(&mut s, net, None).unwrap();
+                let cosine = s.noise().unwrap().cosine;
+                assert!((-1.0..=1.0).contains(&cosine), "{micro:?}: {cosine}");
+                assert_eq!(s.batch_size(), 64, "{micro:?}: {:?}", s.decisions());
+            },
+        )
+        .unwrap();
+    }
+}
+
+#[test]
 fn accordion_in_a_run_uses_norms_that_can_be_compared_across_batch_sizes() {
     // With a step of zero the gradient's sum over an epoch stays nearly the same: quiet from the second check on, and
     // still quiet after the change, although there are four times fewer steps.

@@ -13,6 +13,11 @@ use anyhow::{Context, Result, bail};
 /// # Errors
 /// The log cannot be read, or a process went on from further than the epoch had come.
 pub fn effective(log: &Path) -> Result<BTreeMap<u64, Vec<u64>>> {
+    share_of(log, 1)
+}
+
+/// The same of one of `workers` workers whose shares of each batch are equal.
+fn share_of(log: &Path, workers: usize) -> Result<BTreeMap<u64, Vec<u64>>> {
     let text = std::fs::read_to_string(log).with_context(|| log.display().to_string())?;
     let mut epochs: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut current = 0;
@@ -21,7 +26,7 @@ pub fn effective(log: &Path) -> Result<BTreeMap<u64, Vec<u64>>> {
         match words.as_slice() {
             ["epoch", epoch, "done", done] => {
                 current = epoch.parse()?;
-                let done: usize = done.parse()?;
+                let done: usize = done.parse::<usize>()? / workers;
                 let samples = epochs.entry(current).or_default();
                 if samples.len() < done {
                     bail!("{line:?}: only {} samples of it are logged", samples.len());
@@ -48,9 +53,19 @@ pub fn effective(log: &Path) -> Result<BTreeMap<u64, Vec<u64>>> {
 /// # Errors
 /// Names the epoch, and what is missing or repeated.
 pub fn check_once_each(log: &Path, epochs: u64, samples: u64) -> Result<()> {
-    let effective = effective(log)?;
+    check_once_each_over(&[log], epochs, samples)
+}
+
+/// The same over the logs of all workers of a job; the batch sizes must be multiples of their number.
+///
+/// # Errors
+/// As [`check_once_each`].
+pub fn check_once_each_over(logs: &[&Path], epochs: u64, samples: u64) -> Result<()> {
+    let shares = logs.iter().map(|log| share_of(log, logs.len()));
+    let shares = shares.collect::<Result<Vec<_>>>()?;
     for epoch in 0..epochs {
-        let mut seen = effective.get(&epoch).cloned().unwrap_or_default();
+        let mut seen: Vec<u64> =
+            shares.iter().filter_map(|s| s.get(&epoch)).flatten().copied().collect();
         seen.sort_unstable();
         if seen != (0..samples).collect::<Vec<_>>() {
             let missing = (0..samples).filter(|index| !seen.contains(index)).count();

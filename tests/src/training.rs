@@ -30,7 +30,17 @@ impl Training {
     /// Where the job notes its samples.
     #[must_use]
     pub fn sample_log(&self) -> PathBuf {
-        self.folder.join("samples.log")
+        self.sample_log_of(0)
+    }
+
+    /// Where the worker `rank` notes its samples.
+    #[must_use]
+    pub fn sample_log_of(&self, rank: usize) -> PathBuf {
+        self.folder.join(if rank == 0 {
+            "samples.log".into()
+        } else {
+            format!("samples-{rank}.log")
+        })
     }
 
     /// Where the job keeps its checkpoints.
@@ -43,17 +53,29 @@ impl Training {
     /// each other do not starve, and sums do not depend on the machine.
     #[must_use]
     pub fn command(&self) -> Vec<String> {
+        self.command_of(0)
+    }
+
+    fn command_of(&self, rank: usize) -> Vec<String> {
         let path = |path: PathBuf| path.display().to_string();
         let mut command = vec![path(program("resnet_cifar"))];
         command.extend(self.arguments.iter().cloned());
         let own = [
             ("--threads", "1".to_owned()),
             ("--checkpoint-dir", path(self.checkpoints())),
-            ("--sample-log", path(self.sample_log())),
-            ("--json", path(self.folder.join("results.json"))),
+            ("--sample-log", path(self.sample_log_of(rank))),
+            ("--json", path(self.results_of(rank))),
         ];
         command.extend(own.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
         command
+    }
+
+    fn results_of(&self, rank: usize) -> PathBuf {
+        self.folder.join(if rank == 0 {
+            "results.json".into()
+        } else {
+            format!("results-{rank}.json")
+        })
     }
 
     /// Starts a process of the job. What it says goes to `output.log`.
@@ -61,12 +83,38 @@ impl Training {
     /// # Errors
     /// The program cannot be started.
     pub fn start(&self) -> Result<Process> {
+        self.start_as(0, &[])
+    }
+
+    /// Starts the job as `size` workers on this machine.
+    ///
+    /// # Errors
+    /// As [`Training::start`].
+    pub fn start_workers(&self, size: usize) -> Result<Vec<Process>> {
+        if size == 1 {
+            return Ok(vec![self.start()?]);
+        }
+        let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let start = |rank: usize| {
+            let variables = [
+                ("RANK", rank.to_string()),
+                ("WORLD_SIZE", size.to_string()),
+                ("MASTER_ADDR", "127.0.0.1".to_owned()),
+                ("MASTER_PORT", free.to_string()),
+            ];
+            self.start_as(rank, &variables)
+        };
+        (0..size).map(start).collect()
+    }
+
+    fn start_as(&self, rank: usize, variables: &[(&str, String)]) -> Result<Process> {
         std::fs::create_dir_all(&self.folder)?;
         let log = self.folder.join("output.log");
         let output = std::fs::File::options().create(true).append(true).open(&log)?;
-        let command = self.command();
+        let command = self.command_of(rank);
         let child = Command::new(&command[0])
             .args(&command[1..])
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
@@ -80,10 +128,27 @@ impl Training {
     /// # Errors
     /// It fails; the message holds what it printed.
     pub fn finish(&self) -> Result<Value> {
-        let mut process = self.start()?;
-        let status = process.wait()?;
-        ensure!(status.success(), "{status}; it said:\n{}", process.output());
-        let file = self.folder.join("results.json");
+        self.finish_with(1)
+    }
+
+    /// The same with `size` workers.
+    ///
+    /// # Errors
+    /// As [`Training::finish`].
+    pub fn finish_with(&self, size: usize) -> Result<Value> {
+        for process in &mut self.start_workers(size)? {
+            let status = process.wait()?;
+            ensure!(status.success(), "{status}; it said:\n{}", process.output());
+        }
+        self.results()
+    }
+
+    /// What a finished job has left.
+    ///
+    /// # Errors
+    /// It has not finished.
+    pub fn results(&self) -> Result<Value> {
+        let file = self.results_of(0);
         let text = std::fs::read(&file).with_context(|| file.display().to_string())?;
         Ok(serde_json::from_slice(&text)?)
     }

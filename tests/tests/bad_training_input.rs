@@ -59,7 +59,35 @@ fn settings_that_cannot_be() {
     check(&["--batch", "0"], 1, &["batch"]);
     check(&["--lr", "-1"], 1, &["learning rate"]);
     check(&["--train-samples", "0"], 1, &["--train-samples"]);
-    check(&["--json", "/nowhere/at-all.json"], 1, &["--json /nowhere/at-all.json"]);
+}
+
+#[test]
+fn results_that_cannot_be_written_are_refused_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for (file, expected) in [("/nowhere/at-all.json", "cannot be written"), (folder, "a folder")] {
+        let output = Command::new(program("resnet_cifar"))
+            .args(SMALL.split(' '))
+            .args(["--json", file])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("--json {file}: ")) && said.contains(expected), "{said}");
+        assert!(!said.contains("epoch 1"), "it has trained before: {said}");
+    }
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn pictures_of_other_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let hundred = ["--format", "cifar100", "--data", path];
+    check(&hundred, 1, &[path, "no train.bin there", "CIFAR-100's binary version"]);
+    check(&["--format", "folder", "--data", path], 1, &["train: no such folder"]);
+    check(&["--format", "folder"], 1, &["--format wants --data"]);
+    check(&["--format", "parquet"], 2, &["possible values: cifar10, cifar100, folder"]);
 }
 
 /// Flips a byte in the middle of a file.

@@ -1,32 +1,35 @@
-//! kill -9 of a training process, again and again: it ends with the same bytes as a run that was
-//! never interrupted, and has trained on every sample exactly once in each epoch.
+//! kill -9 of training processes, again and again: the run ends with the same bytes as one that was never interrupted,
+//! and has trained on every sample exactly once in each epoch.
+//!
+//! `SHOCKWAVE_KILLS` sets how often in all (20 without it); `cargo xtask torture training` sets it.
 #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
 use shockwave_tests::samples;
 use shockwave_tests::training::{Process, Training, newest_checkpoint_file};
 
 const EPOCHS: u64 = 4;
 const SAMPLES: u64 = 384;
 
-/// Kills of each job; two jobs make 20.
-const KILLS: usize = 10;
+/// The epoch with which the batch changes.
+const CHANGE: u64 = 2;
 
 /// Dropout, augmentation, shuffling, and a change of the batch size in the middle.
 fn arguments(optimizer: &str) -> String {
     format!(
         "--optimizer {optimizer} --depth 8 --width 4 --dropout 0.2 --augment --seed 5 \
          --epochs {EPOCHS} --batch 16 --train-samples {SAMPLES} --test-samples 64 \
-         --policy expert --schedule 0:16,2:32 --checkpoint-every 5"
+         --policy expert --schedule 0:16,{CHANGE}:32 --checkpoint-every 5"
     )
 }
 
 /// When to kill.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Moment {
     /// After this many more batches.
     Batches(usize),
@@ -34,9 +37,9 @@ enum Moment {
     Write(usize),
 }
 
-fn batches(log: &Path) -> usize {
+fn count(log: &Path, start: &str) -> usize {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    text.lines().filter(|line| line.starts_with("batch ")).count()
+    text.lines().filter(|line| line.starts_with(start)).count()
 }
 
 /// Whether a checkpoint is half written now.
@@ -45,69 +48,157 @@ fn writing(checkpoints: &Path) -> bool {
     entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(".tmp-"))
 }
 
-/// Waits for the moment; whether it came before the process ended.
-fn wait_for(moment: Moment, training: &Training, process: &mut Process) -> bool {
-    let start = batches(&training.sample_log());
-    let (Moment::Batches(wanted) | Moment::Write(wanted)) = moment;
-    while batches(&training.sample_log()) < start + wanted {
-        if process.has_ended().unwrap() {
-            return false;
+/// A job, and how often and when it is killed.
+struct Torture {
+    optimizer: &'static str,
+    workers: usize,
+    rng: ChaCha8Rng,
+    folder: tempfile::TempDir,
+    /// What an undisturbed run left, and the job that left it.
+    expected: Value,
+    whole: Training,
+    killed: usize,
+    within_write: usize,
+    after_change: usize,
+}
+
+impl Torture {
+    fn new(optimizer: &'static str, workers: usize, seed: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = Training::new(&folder.path().join("whole"), &arguments(optimizer));
+        let expected = whole.finish_with(workers).unwrap();
+        assert_eq!(expected["decisions"][0]["new_batch"], 32, "the batch changes in the middle");
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        let (killed, within_write, after_change) = (0, 0, 0);
+        Self {
+            optimizer,
+            workers,
+            rng,
+            folder,
+            expected,
+            whole,
+            killed,
+            within_write,
+            after_change,
         }
-        std::thread::sleep(Duration::from_millis(2));
     }
-    if let Moment::Write(_) = moment {
+
+    /// Waits for the moment, or for the first batch after the batch size has changed; whether it came before the end.
+    fn wait_for(&mut self, moment: Moment, job: &Training, crew: &mut [Process]) -> bool {
+        let log = job.sample_log();
+        let change = format!("epoch {CHANGE} done 0");
+        let (start, changed) = (count(&log, "batch "), count(&log, &change) > 0);
+        let (Moment::Batches(wanted) | Moment::Write(wanted)) = moment;
+        while count(&log, "batch ") < start + wanted {
+            if crew.iter_mut().any(|process| process.has_ended().unwrap()) {
+                return false;
+            }
+            if !changed && count(&log, &change) > 0 {
+                self.after_change += 1;
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
         // No sleep: a write takes a few milliseconds.
-        while !writing(&training.checkpoints()) {
-            if process.has_ended().unwrap() {
+        while matches!(moment, Moment::Write(_)) && !writing(&job.checkpoints()) {
+            if crew.iter_mut().any(|process| process.has_ended().unwrap()) {
                 return false;
             }
         }
+        true
     }
-    true
-}
 
-fn check(optimizer: &str, seed: u64) {
-    let folder = tempfile::tempdir().unwrap();
-    let whole = Training::new(&folder.path().join("whole"), &arguments(optimizer));
-    let expected = whole.finish().unwrap();
-    assert_eq!(expected["decisions"][0]["new_batch"], 32, "the batch size changes in the middle");
-
-    let broken = Training::new(&folder.path().join("broken"), &arguments(optimizer));
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let (mut killed, mut within_write) = (0, 0);
-    while killed < KILLS {
-        let more = rng.random_range(1..9);
-        let moment = if killed % 3 == 2 { Moment::Write(more) } else { Moment::Batches(more) };
-        let mut process = broken.start().unwrap();
-        if !wait_for(moment, &broken, &mut process) {
-            let status = process.wait().unwrap();
-            panic!("{moment:?}: ended with {status} after {killed} kills: {}", process.output());
+    /// Starts the job and kills a worker or all; false when it finished before.
+    fn disturb(&mut self, job: &Training) -> bool {
+        let more = self.rng.random_range(1..9);
+        let write = self.killed % 3 == 2;
+        let moment = if write { Moment::Write(more) } else { Moment::Batches(more) };
+        let victim = self.rng.random_range(0..=self.workers);
+        let mut crew = job.start_workers(self.workers).unwrap();
+        if !self.wait_for(moment, job, &mut crew) {
+            for process in &mut crew {
+                let status = process.wait().unwrap();
+                assert!(status.success(), "{moment:?}: {status}: {}", process.output());
+            }
+            return false;
         }
-        process.kill().unwrap();
-        killed += 1;
-        within_write += usize::from(writing(&broken.checkpoints()));
+        for (rank, process) in crew.iter_mut().enumerate() {
+            if victim == rank || victim == self.workers {
+                process.kill().unwrap();
+            }
+        }
+        // Whoever is left must notice, and end.
+        for process in &mut crew {
+            assert!(!process.wait().unwrap().success(), "went on alone: {}", process.output());
+        }
+        self.killed += 1;
+        self.within_write += usize::from(writing(&job.checkpoints()));
+        true
     }
-    assert!(within_write > 0, "no kill hit a write; seed {seed}");
 
-    let results = broken.finish().unwrap();
-    for key in ["checkpoint_sha256", "steps", "test_accuracy", "decisions"] {
-        assert_eq!(results[key], expected[key], "{key}; {optimizer}, seed {seed}");
+    /// Lets the job finish, and compares what it leaves.
+    fn compare(&self, job: &Training) {
+        let results = job.finish_with(self.workers).unwrap();
+        let told = format!("{} with {} workers", self.optimizer, self.workers);
+        for key in ["checkpoint_sha256", "steps", "test_accuracy", "decisions"] {
+            assert_eq!(results[key], self.expected[key], "{key}; {told}");
+        }
+        assert_eq!(results["exact"], true);
+        for file in ["model.safetensors", "training.safetensors"] {
+            let bytes = |job: &Training| newest_checkpoint_file(&job.checkpoints(), file).unwrap();
+            assert!(bytes(job) == bytes(&self.whole), "{file} differs; {told}");
+        }
+        for job in [job, &self.whole] {
+            let logs: Vec<PathBuf> =
+                (0..self.workers).map(|rank| job.sample_log_of(rank)).collect();
+            let logs: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
+            samples::check_once_each_over(&logs, EPOCHS, SAMPLES).unwrap();
+        }
     }
-    assert_eq!(results["exact"], true);
-    for file in ["model.safetensors", "training.safetensors"] {
-        let bytes = |job: &Training| newest_checkpoint_file(&job.checkpoints(), file).unwrap();
-        assert!(bytes(&broken) == bytes(&whole), "{file} differs; {optimizer}, seed {seed}");
+
+    /// Kills so often, in as many runs as that takes.
+    fn run(mut self, kills: usize) {
+        for round in 1.. {
+            let folder = self.folder.path().join(format!("broken-{round}"));
+            let job = Training::new(&folder, &arguments(self.optimizer));
+            while self.killed < kills && self.disturb(&job) {}
+            self.compare(&job);
+            if self.killed >= kills {
+                break;
+            }
+        }
+        let Self { optimizer, workers, killed, within_write, after_change, .. } = self;
+        println!(
+            "{optimizer}, {workers} workers: {killed} kills, {within_write} within a write, \
+             {after_change} just after a change of the batch"
+        );
+        // With three attempts or more, one hits.
+        assert!(kills < 9 || within_write > 0, "no kill hit a write");
     }
-    samples::check_once_each(&whole.sample_log(), EPOCHS, SAMPLES).unwrap();
-    samples::check_once_each(&broken.sample_log(), EPOCHS, SAMPLES).unwrap();
+}
+
+/// The kills of one of the four jobs.
+fn kills(job: usize) -> usize {
+    let all = std::env::var("SHOCKWAVE_KILLS").map_or(20, |count| count.parse().unwrap());
+    (all + 3 - job) / 4
 }
 
 #[test]
-fn sgd_survives_ten_kills() {
-    check("sgd", 11);
+fn sgd_survives_kills() {
+    Torture::new("sgd", 1, 11).run(kills(0));
 }
 
 #[test]
-fn adamw_survives_ten_kills() {
-    check("adamw", 12);
+fn adamw_survives_kills() {
+    Torture::new("adamw", 1, 12).run(kills(1));
+}
+
+#[test]
+fn two_workers_with_sgd_survive_kills_of_one_or_both() {
+    Torture::new("sgd", 2, 13).run(kills(2));
+}
+
+#[test]
+fn two_workers_with_adamw_survive_kills_of_one_or_both() {
+    Torture::new("adamw", 2, 14).run(kills(3));
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
@@ -18,6 +19,9 @@ pub(crate) struct Args {
     /// Prints the JSON instead of the table
     #[arg(long)]
     json: bool,
+    /// A folder with data, for the benchmarks that read some
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Passed on to the benchmark program
     #[arg(last = true)]
     program: Vec<String>,
@@ -54,7 +58,14 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         bail!("there is no benchmark '{name}'; there are: {}", known.join(", "));
     }
     setup::ensure()?;
-    let (rows, succeeded) = measure(name, &args.program)?;
+    let mut program = args.program.clone();
+    if let Some(folder) = &args.data {
+        // Cargo starts the program in the folder of its package.
+        let whole =
+            fs::canonicalize(folder).with_context(|| format!("--data {}", folder.display()))?;
+        program.extend(["--data".into(), whole.display().to_string()]);
+    }
+    let (rows, succeeded) = measure(name, &program)?;
     let folder = process::root().join("target/bench");
     let file = folder.join(format!("{name}.json"));
     let json = serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?;

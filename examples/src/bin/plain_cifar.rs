@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Parser;
 use shockwave_examples::accuracy::Accuracy;
-use shockwave_examples::cifar::{CifarOptions, ResNet};
+use shockwave_examples::cifar::{CifarOptions, Pictures, ResNet};
 use shockwave_examples::plain::in_order;
 use shockwave_sdk::Dataset;
 use tch::nn::{ModuleT, VarStore};
@@ -12,9 +12,9 @@ use tch::{Device, no_grad};
 fn main() -> Result<()> {
     let options = CifarOptions::parse();
     options.training.prepare();
-    let (train, test) = options.data.load()?;
+    let Pictures { train, test, classes } = options.data.load()?;
     let vars = VarStore::new(Device::cuda_if_available());
-    let net = ResNet::new(&vars.root(), &options.network.config())?;
+    let net = ResNet::new(&vars.root(), &options.network.config(classes))?;
     let mut optimizer = options.training.plain_optimizer(&vars)?;
     for epoch in 0..options.training.epochs {
         for indices in options.training.shuffled(train.len(), epoch) {

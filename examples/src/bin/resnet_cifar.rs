@@ -6,7 +6,7 @@
 use anyhow::Result;
 use shockwave_examples::accuracy::Accuracy;
 use shockwave_examples::adaptive::parse;
-use shockwave_examples::cifar::{CifarOptions, ResNet};
+use shockwave_examples::cifar::{CifarOptions, Pictures, ResNet};
 use shockwave_sdk::Session;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
@@ -14,9 +14,9 @@ use tch::{Device, no_grad};
 fn main() -> Result<()> {
     let (options, adaptive) = parse::<CifarOptions>();
     options.training.prepare();
-    let (train, test) = options.data.load()?;
+    let Pictures { train, test, classes } = options.data.load()?;
     let vars = VarStore::new(Device::cuda_if_available());
-    let net = ResNet::new(&vars.root(), &options.network.config())?;
+    let net = ResNet::new(&vars.root(), &options.network.config(classes))?;
     let (optimizer, policy) = adaptive.choose(&options.training)?;
     let builder = Session::builder(&vars, optimizer, policy);
     let log = adaptive.sample_log()?;

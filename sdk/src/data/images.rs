@@ -1,26 +1,18 @@
-//! Pictures as a data set: normalised, and augmented for training if wanted.
+//! Pictures of CIFAR's size as a data set: normalised, and augmented for training if wanted.
 
 use std::path::Path;
 
-use rand::Rng;
 use tch::Tensor;
 
-use super::cifar::{CHANNELS, IMAGE_BYTES, Records, SIDE, read_test, read_train};
+use super::augment::{Frame, Levels, Shift, Table, table};
+use super::cifar::{
+    CHANNELS, CifarError, IMAGE_BYTES, Layout, Records, SIDE, read_test, read_train,
+};
 use super::synthetic::{Split, generate};
-use super::{Batch, Dataset, Draw};
+use super::{Batch, Dataset, Draw, Normalisation};
 use crate::Error;
 
-/// Pixels added around a picture before a random crop (He et al. 2016, section 4.2).
-const PADDING: usize = 4;
-
-/// Mean and standard deviation of each channel, of pixel levels scaled to 0..=1.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Normalisation {
-    /// Means of red, green and blue.
-    pub mean: [f32; CHANNELS],
-    /// Standard deviations of red, green and blue.
-    pub std: [f32; CHANNELS],
-}
+const FRAME: Frame = Frame { height: SIDE, width: SIDE };
 
 impl Normalisation {
     /// Measures a set of pictures. Exact (whole numbers), so the same on every machine.
@@ -28,24 +20,9 @@ impl Normalisation {
     /// A channel that is the same everywhere has standard deviation 1/255: one grey level.
     #[must_use]
     pub fn measure(records: &Records) -> Self {
-        let (mut sum, mut squares) = ([0u64; CHANNELS], [0u64; CHANNELS]);
-        for picture in records.pixels.chunks_exact(IMAGE_BYTES) {
-            for (channel, plane) in picture.chunks_exact(SIDE * SIDE).enumerate() {
-                for &level in plane {
-                    sum[channel] += u64::from(level);
-                    squares[channel] += u64::from(level) * u64::from(level);
-                }
-            }
-        }
-        let count = (records.len() * SIDE * SIDE).max(1) as f64;
-        let mut normalisation = Self { mean: [0.0; CHANNELS], std: [1.0; CHANNELS] };
-        for channel in 0..CHANNELS {
-            let mean = sum[channel] as f64 / count;
-            let variance = squares[channel] as f64 / count - mean * mean;
-            normalisation.mean[channel] = (mean / 255.0) as f32;
-            normalisation.std[channel] = (variance.max(1.0).sqrt() / 255.0) as f32;
-        }
-        normalisation
+        let mut levels = Levels::default();
+        records.pixels.chunks_exact(IMAGE_BYTES).for_each(|picture| levels.add(picture));
+        levels.normalisation()
     }
 }
 
@@ -53,8 +30,7 @@ impl Normalisation {
 #[derive(Debug, Clone)]
 pub struct Images {
     records: Records,
-    /// What each level of each channel becomes.
-    levels: Vec<[f32; 256]>,
+    table: Table,
     augment: bool,
 }
 
@@ -62,11 +38,7 @@ impl Images {
     /// A data set of `records`.
     #[must_use]
     pub fn new(records: Records, normalisation: &Normalisation) -> Self {
-        let level = |channel: usize, level: usize| {
-            (level as f32 / 255.0 - normalisation.mean[channel]) / normalisation.std[channel]
-        };
-        let levels = (0..CHANNELS).map(|c| std::array::from_fn(|l| level(c, l))).collect();
-        Self { records, levels, augment: false }
+        Self { records, table: table(normalisation), augment: false }
     }
 
     /// Training and test pictures of a CIFAR-10 folder (binary version), normalised by the training
@@ -75,10 +47,26 @@ impl Images {
     /// # Errors
     /// [`Error::Data`], which names the file, what was found and what is right.
     pub fn cifar10(folder: &Path) -> Result<(Self, Self), Error> {
-        let read = |split: fn(&Path) -> Result<Records, super::cifar::CifarError>| {
-            split(folder).map_err(|error| Error::Data(error.to_string()))
-        };
-        Ok(Self::pair(read(read_train)?, read(read_test)?))
+        Self::cifar(folder, Layout::Cifar10)
+    }
+
+    /// Training and test pictures of a CIFAR-100 folder (binary version) with its 100 classes, normalised by the
+    /// training pictures.
+    ///
+    /// # Errors
+    /// As [`Images::cifar10`].
+    pub fn cifar100(folder: &Path) -> Result<(Self, Self), Error> {
+        Self::cifar(folder, Layout::Cifar100)
+    }
+
+    /// Training and test pictures of a folder in `layout`, normalised by the training pictures.
+    ///
+    /// # Errors
+    /// As [`Images::cifar10`].
+    pub fn cifar(folder: &Path, layout: Layout) -> Result<(Self, Self), Error> {
+        let data = |error: CifarError| Error::Data(error.to_string());
+        let train = read_train(folder, layout).map_err(data)?;
+        Ok(Self::pair(train, read_test(folder, layout).map_err(data)?))
     }
 
     /// Generated training and test pictures in the same layout: see [`generate`].
@@ -106,7 +94,13 @@ impl Images {
         self
     }
 
-    /// The batch of pictures that `shift` moves: how far right and down, and whether mirrored.
+    /// How many classes there are, in the pictures or not.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.records.classes
+    }
+
+    /// The batch of pictures, each moved as `shift` says.
     fn gather(
         &self,
         indices: &[usize],
@@ -121,11 +115,7 @@ impl Images {
             };
             labels.push(i64::from(label));
             let bytes = &self.records.pixels[index * IMAGE_BYTES..(index + 1) * IMAGE_BYTES];
-            let planes = bytes.chunks_exact(SIDE * SIDE).zip(picture.chunks_exact_mut(SIDE * SIDE));
-            let shift = shift(index);
-            for ((from, to), levels) in planes.zip(&self.levels) {
-                shift.copy(from, to, levels);
-            }
+            shift(index).copy(bytes, picture, &self.table);
         }
         let shape = [indices.len(), CHANNELS, SIDE, SIDE].map(|extent| extent as i64);
         let x = Tensor::f_from_slice(&pixels)?.f_view(shape)?;
@@ -139,46 +129,14 @@ impl Dataset for Images {
     }
 
     fn batch(&self, indices: &[usize]) -> Result<Batch, Error> {
-        self.gather(indices, |_| Shift { down: PADDING, right: PADDING, mirror: false })
+        self.gather(indices, |_| FRAME.whole())
     }
 
     fn training_batch(&self, indices: &[usize], draw: Draw) -> Result<Batch, Error> {
         if !self.augment {
             return self.batch(indices);
         }
-        self.gather(indices, |index| {
-            let mut rng = draw.rng(index);
-            let (down, right) =
-                (rng.random_range(0..=2 * PADDING), rng.random_range(0..=2 * PADDING));
-            Shift { down, right, mirror: rng.random() }
-        })
-    }
-}
-
-/// Where a crop lies in the padded picture (`PADDING`, `PADDING`: in the middle), and whether it is
-/// mirrored.
-#[derive(Debug, Clone, Copy)]
-struct Shift {
-    down: usize,
-    right: usize,
-    mirror: bool,
-}
-
-impl Shift {
-    fn copy(self, from: &[u8], to: &mut [f32], levels: &[f32; 256]) {
-        for (row, line) in to.chunks_exact_mut(SIDE).enumerate() {
-            // Padding is the mean colour, which normalises to 0: `to` holds it already.
-            let Some(source) = (row + self.down).checked_sub(PADDING).filter(|y| *y < SIDE) else {
-                continue;
-            };
-            for (column, value) in line.iter_mut().enumerate() {
-                let column = if self.mirror { SIDE - 1 - column } else { column };
-                let x = (column + self.right).checked_sub(PADDING).filter(|x| *x < SIDE);
-                if let Some(x) = x {
-                    *value = levels[usize::from(from[source * SIDE + x])];
-                }
-            }
-        }
+        self.gather(indices, |index| FRAME.draw(&mut draw.rng(index)))
     }
 }
 
@@ -197,7 +155,7 @@ mod tests {
                 }
             }
         }
-        Records { labels: vec![4], pixels }
+        Records { labels: vec![4], pixels, classes: 10 }
     }
 
     fn plain() -> Normalisation {

@@ -1,12 +1,17 @@
 //! Data sets, and the order in which their samples are visited.
 
+mod augment;
 pub mod cifar;
+mod decode;
+mod folder;
 mod images;
 mod loader;
 mod sampler;
 pub mod synthetic;
 
-pub use images::{Images, Normalisation};
+pub use augment::Normalisation;
+pub use folder::{Fit, ImageFolder};
+pub use images::Images;
 pub(crate) use loader::{Loader, Request};
 pub(crate) use sampler::step_seed;
 pub use sampler::{Draw, Sampler};

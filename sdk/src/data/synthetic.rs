@@ -10,7 +10,10 @@ use std::f32::consts::TAU;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::cifar::{CHANNELS, CLASSES, IMAGE_BYTES, Records, SIDE};
+use super::cifar::{CHANNELS, IMAGE_BYTES, Records, SIDE};
+
+/// Number of classes.
+pub const CLASSES: usize = 10;
 
 /// Waves that make up one class's texture.
 const WAVES: usize = 3;
@@ -42,6 +45,7 @@ pub fn generate(seed: u64, split: Split, count: usize) -> Records {
     let mut records = Records {
         labels: Vec::with_capacity(count),
         pixels: Vec::with_capacity(count * IMAGE_BYTES),
+        classes: CLASSES,
     };
     for index in 0..count {
         let label = index % CLASSES;

@@ -8,7 +8,7 @@ use super::{Gate, GradientSettings, LossScale};
 use crate::Error;
 use crate::arena::Arena;
 use crate::monitor::squared_norm;
-use crate::optim::by_blocks;
+use crate::optim::{by_blocks, scalar};
 
 /// Kept away from a norm of zero, as PyTorch's `clip_grad_norm_` does.
 const CLIP_EPS: f64 = 1e-6;
@@ -48,7 +48,7 @@ pub(crate) struct Settled {
 }
 
 fn number(value: f64, device: Device) -> Result<Tensor, Error> {
-    Ok(Tensor::f_full([0i64; 0], value, (Kind::Double, device))?)
+    scalar(value, Kind::Double, device)
 }
 
 /// The number in a scalar, where reading it waits for nothing: on the CPU. There a pass over the gradient that would

@@ -114,8 +114,9 @@ impl Panel {
             xs = (xs.0.min(x), xs.1.max(x));
             ys = (ys.0.min(y), ys.1.max(y));
         }
-        // A flat line needs some room too.
-        let room = ((ys.1 - ys.0) * 0.08).max(ys.0.abs() * 1e-3).max(1e-9);
+        // A flat line needs some room too; sizes get half an octave, so that one of them has a label.
+        let flat = if self.sizes { 0.5 } else { ys.0.abs() * 1e-3 };
+        let room = ((ys.1 - ys.0) * 0.08).max(flat).max(1e-9);
         (xs, (ys.0 - room, ys.1 + room))
     }
 
@@ -128,12 +129,14 @@ impl Panel {
             .x_label_area_size(34)
             .y_label_area_size(64)
             .build_cartesian_2d(from..to, low..high)?;
-        let sizes = self.sizes;
-        let label = move |y: &f64| if sizes { format!("{:.0}", y.exp2()) } else { short(*y) };
+        let (sizes, step) = (self.sizes, (high - low) / LABELS as f64);
+        let label = move |y: &f64| if sizes { whole(*y, f64::exp2) } else { decimal(*y, step) };
         chart
             .configure_mesh()
             .x_desc("epoch")
-            .x_label_formatter(&|x| format!("{x:.0}"))
+            .x_labels(LABELS)
+            .y_labels(LABELS)
+            .x_label_formatter(&|x| whole(*x, |x| x))
             .y_label_formatter(&label)
             .light_line_style(WHITE)
             .draw()?;
@@ -167,17 +170,77 @@ impl Panel {
     }
 }
 
-/// A number in few characters.
-fn short(value: f64) -> String {
-    if value != 0.0 && !(1e-3..1e5).contains(&value.abs()) {
-        return format!("{value:.1e}");
+/// Labels of an axis, at most.
+const LABELS: usize = 10;
+
+/// The label at a whole number: what `f` makes of it. Nothing in between: rounded, it would be said twice or be wrong.
+fn whole(at: f64, f: impl Fn(f64) -> f64) -> String {
+    if (at - at.round()).abs() > 1e-6 { String::new() } else { format!("{:.0}", f(at.round())) }
+}
+
+/// A number with as many digits as tell it from the next label, which is `step` away or more.
+fn decimal(value: f64, step: f64) -> String {
+    let last_digit = step.log10().floor();
+    if value.abs() < step * 1e-6 {
+        return "0".to_owned();
     }
-    format!("{value:.3}")
+    if last_digit < -5.0 || value.abs() >= 1e6 {
+        let digits = (value.abs().log10().floor() - last_digit).clamp(0.0, 12.0);
+        return format!("{value:.*e}", digits as usize);
+    }
+    format!("{value:.*}", (-last_digit).max(0.0) as usize)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::steps;
+    use plotters::coord::ranged1d::Ranged;
+    use plotters::coord::types::RangedCoordf64;
+
+    use super::{LABELS, decimal, steps, whole};
+
+    /// The labels of an axis that are not empty.
+    fn labels(from: f64, to: f64, label: impl Fn(f64) -> String) -> Vec<String> {
+        let ticks = RangedCoordf64::from(from..to).key_points(LABELS);
+        assert!(!ticks.is_empty(), "{from}..{to}");
+        ticks.into_iter().map(label).filter(|label| !label.is_empty()).collect()
+    }
+
+    fn assert_distinct(labels: &[String]) {
+        assert!(labels.windows(2).all(|pair| pair[0] != pair[1]), "{labels:?}");
+    }
+
+    #[test]
+    fn no_label_stands_twice_and_each_is_true() {
+        let ranges = [
+            (2.301, 2.3014),
+            (0.0, 1.0),
+            (-0.3, 0.25),
+            (1.0e-7, 9.0e-7),
+            (0.92, 0.921),
+            (11.0, 4.0e7),
+            (123_456.0, 123_457.0),
+        ];
+        for (from, to) in ranges {
+            let step = (to - from) / LABELS as f64;
+            let said = labels(from, to, |y| {
+                let text = decimal(y, step);
+                let read: f64 = text.parse().unwrap_or(f64::NAN);
+                assert!((read - y).abs() <= 0.5 * step, "{text} for {y}");
+                text
+            });
+            assert!(said.len() > 1, "{said:?}");
+            assert_distinct(&said);
+        }
+    }
+
+    #[test]
+    fn epochs_and_sizes_have_labels_at_whole_numbers_only() {
+        assert_eq!(labels(1.0, 2.0, |x| whole(x, |x| x)), ["1", "2"]);
+        assert_eq!(labels(1.0, 3.0, |x| whole(x, |x| x)), ["1", "2", "3"]);
+        assert_distinct(&labels(1.0, 37.0, |x| whole(x, |x| x)));
+        assert_eq!(labels(4.5, 5.5, |y| whole(y, f64::exp2)), ["32"]);
+        assert_eq!(labels(4.7, 8.2, |y| whole(y, f64::exp2)), ["32", "64", "128", "256"]);
+    }
 
     #[test]
     fn a_size_holds_until_it_changes() {

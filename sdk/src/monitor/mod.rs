@@ -111,7 +111,7 @@ pub(crate) struct Monitor {
 impl Monitor {
     pub(crate) fn new(needs: Needs, settings: NoiseSettings, arena: &Arena) -> Result<Self, Error> {
         settings.check()?;
-        let scalar = |v: f64| Tensor::f_full([0i64; 0], v, (Kind::Double, arena.device()));
+        let scalar = |v: f64| crate::optim::scalar(v, Kind::Double, arena.device());
         let buffer = |wanted: bool| wanted.then(|| arena.grads().f_zeros_like()).transpose();
         Ok(Self {
             needs,

@@ -18,7 +18,7 @@ pub struct NoiseSample {
     pub s: f64,
     /// Unbiased estimate of `|G|^2`.
     pub g2: f64,
-    /// Cosine between the gradients of the two halves; not a number when there were more parts.
+    /// Cosine between the gradients of two halves of the batch; not a number when the parts do not tell it.
     pub cosine: f64,
 }
 

@@ -4,6 +4,10 @@
 //! two parts give `G2 = g_a . g_b` and `S = |g_a - g_b|^2 / (1/n_a + 1/n_b)`; more parts give
 //! `G2 = (|g|^2 - sum w_i^2 |g_i|^2) / (1 - sum w_i^2)` and `S = B (sum w_i |g_i|^2 - |g|^2) / (A - 1)`. Both are unbiased.
 //!
+//! The cosine between two halves of the batch is taken from the gradients themselves where there are two parts, and
+//! from the norms, `G2 / (G2 + 2 S / B)`, where there are more or where they are other workers'. With two equal parts the
+//! two differ only in the mean of the norms: the geometric one there, the arithmetic one here.
+//!
 //! The two-part form has no cancellation. The gradients of the parts are never stored: the flat gradient buffer
 //! accumulates `w_i g_i`, and one more buffer keeps what it held before the last part.
 
@@ -53,7 +57,10 @@ impl Row {
         let batch: usize = self.parts.iter().sum();
         let g2 = (third - first) / (1.0 - w.iter().map(|w| w * w).sum::<f64>());
         let s = batch as f64 * (second - third) / (self.parts.len() - 1) as f64;
-        NoiseSample { s, g2, cosine: f64::NAN }
+        // What two halves of the batch would be: E[g_a . g_b] = G2, and E|g_a|^2 = G2 + 2 S / B.
+        let half = g2 + 2.0 * s / batch as f64;
+        let cosine = if half > 0.0 { g2 / half } else { f64::NAN };
+        NoiseSample { s, g2, cosine }
     }
 }
 
@@ -168,6 +175,32 @@ mod tests {
         let got = Row::of_workers(Tensor::from_slice(&numbers), vec![na, nb]).sample(&numbers);
         assert!((got.g2 / expected.g2 - 1.0).abs() < 1e-9, "{got:?}, {expected:?}");
         assert!((got.s / expected.s - 1.0).abs() < 1e-9, "{got:?}, {expected:?}");
+    }
+
+    #[test]
+    fn the_cosine_of_halves_is_known_from_any_parts() {
+        let g = random(3) * 2.0;
+        // Eight gradients of 8 samples each around g: in eight, four and two parts of the same batch.
+        let eighths: Vec<Tensor> = (20..28).map(|i| &g + random(i) * 4.0).collect();
+        let merge = |parts: &[Tensor]| -> Vec<Tensor> {
+            parts.chunks(2).map(|pair| (&pair[0] + &pair[1]) * 0.5).collect()
+        };
+        let quarters = merge(&eighths);
+        let halves = merge(&quarters);
+        let exact = run(&halves, &[32, 32]).cosine;
+        assert!((0.3..0.9).contains(&exact), "{exact}");
+        for (parts, samples) in [(&eighths, 8), (&quarters, 16)] {
+            let cosine = run(parts, &vec![samples; parts.len()]).cosine;
+            assert!((cosine - exact).abs() < 0.05, "{} parts: {cosine}, {exact}", parts.len());
+        }
+        // Two workers know the norms alone.
+        let (a, b) = (&halves[0] * 0.5, &halves[1] * 0.5);
+        let (aa, bb, sum) = (dot(&a, &a), dot(&b, &b), &a + &b);
+        let numbers = [aa + bb, 2.0 * (aa + bb), dot(&sum, &sum), 0.0];
+        let row = Row::of_workers(Tensor::from_slice(&numbers), vec![32, 32]);
+        let cosine = row.sample(&numbers).cosine;
+        assert!((cosine - exact).abs() < 1e-3, "{cosine}, {exact}");
+        assert!((cosine - dot(&a, &b) / (0.5 * (aa + bb))).abs() < 1e-12);
     }
 
     #[test]

@@ -44,8 +44,8 @@ impl Monitor {
 
     /// The inverse of [`state`](Self::state); the window buffer is restored by writing into [`buffers`](Self::buffers).
     pub(crate) fn restore(&mut self, state: MonitorState) -> Result<(), Error> {
-        let options = (Kind::Double, self.device());
-        let scalar = |value: f64| Tensor::f_full([0i64; 0], value, options);
+        let device = self.device();
+        let scalar = |value: f64| crate::optim::scalar(value, Kind::Double, device);
         self.loss = scalar(state.sums.loss)?;
         self.last_square = scalar(state.sums.last_square)?;
         self.uncounted = scalar(state.sums.uncounted)?;

@@ -1,8 +1,8 @@
 //! AdamW: Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
-use super::{Optimizer, by_blocks, check, scalar};
+use super::{Optimizer, by_blocks, check, factor};
 use crate::Error;
 use crate::gradient::Gate;
 
@@ -69,32 +69,39 @@ impl AdamW {
         let t = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let (c1, c2) = (1.0 - b1.powi(t), 1.0 - b2.powi(t));
         let s = ((1.0 - b2) / c2).sqrt();
-        let (kind, device) = (params.f_kind()?, params.device());
-        Ok(Factors {
-            decay: scalar(1.0 - lr * self.weight_decay, kind, device)?,
-            first: scalar(1.0 - b1, kind, device)?,
-            second: scalar(b2, kind, device)?,
-            eps: scalar(self.eps / s, kind, device)?,
-            rate: scalar(-s * c1 / lr, kind, device)?,
-        })
+        let eps = factor(params, None, self.eps / s, 0.0)?;
+        self.with(params, None, lr, eps, factor(params, None, -s * c1 / lr, 0.0)?)
     }
 
     /// The same where only the device knows the number of steps taken, and whether this is one: a skipped step has an
     /// infinite denominator, and leaves the moments.
-    fn gated_factors(&self, kind: Kind, lr: f64, gate: Gate<'_>) -> Result<Factors, Error> {
+    fn gated_factors(&self, params: &Tensor, lr: f64, gate: Gate<'_>) -> Result<Factors, Error> {
+        let kind = params.f_kind()?;
         let (b1, b2) = self.betas;
         // Not 0 when none was taken: 0 times infinity would be no number.
         let t = gate.taken.f_clamp_min(1.0)?;
         let correction = |beta: f64| t.f_mul_scalar(beta.ln())?.f_expm1()?.f_neg();
         let s = correction(b2)?.f_reciprocal()?.f_mul_scalar(1.0 - b2)?.f_sqrt()?;
         let rate = s.f_mul(&correction(b1)?)?.f_mul_scalar(-1.0 / lr)?.f_div(gate.open)?;
-        let after = |factor: f64, rest: f64| gate.open.f_mul_scalar(factor)?.f_add_scalar(rest);
+        let eps = s.f_reciprocal()?.f_mul_scalar(self.eps)?.f_to_kind(kind)?;
+        self.with(params, Some(gate), lr, eps, rate.f_to_kind(kind)?)
+    }
+
+    /// Together with what depends on nothing but the settings and the gate.
+    fn with(
+        &self,
+        params: &Tensor,
+        gate: Option<Gate<'_>>,
+        lr: f64,
+        eps: Tensor,
+        rate: Tensor,
+    ) -> Result<Factors, Error> {
         Ok(Factors {
-            decay: after(-lr * self.weight_decay, 1.0)?.f_to_kind(kind)?,
-            first: after(1.0 - b1, 0.0)?.f_to_kind(kind)?,
-            second: after(b2 - 1.0, 1.0)?.f_to_kind(kind)?,
-            eps: s.f_reciprocal()?.f_mul_scalar(self.eps)?.f_to_kind(kind)?,
-            rate: rate.f_to_kind(kind)?,
+            decay: factor(params, gate, 1.0 - lr * self.weight_decay, 1.0)?,
+            first: factor(params, gate, 1.0 - self.betas.0, 0.0)?,
+            second: factor(params, gate, self.betas.1, 1.0)?,
+            eps,
+            rate,
         })
     }
 }
@@ -131,7 +138,7 @@ impl Optimizer for AdamW {
         }
         self.steps += 1;
         let factors = match gate {
-            Some(gate) => self.gated_factors(params.f_kind()?, lr, gate)?,
+            Some(gate) => self.gated_factors(params, lr, gate)?,
             None => self.factors(params, lr)?,
         };
         let Some(buffers) = &self.buffers else { return Ok(()) };

@@ -115,6 +115,24 @@ pub(crate) fn scalar(value: f64, kind: Kind, device: Device) -> Result<Tensor, E
     Ok(Tensor::f_full([0i64; 0], value, (kind, device))?)
 }
 
+/// A factor of a step, on the parameters' device: `taken`, or `skipped` where a gate is shut.
+pub(crate) fn factor(
+    params: &Tensor,
+    gate: Option<Gate<'_>>,
+    taken: f64,
+    skipped: f64,
+) -> Result<Tensor, Error> {
+    let (kind, device) = (params.f_kind()?, params.device());
+    let Some(Gate { open, .. }) = gate else { return scalar(taken, kind, device) };
+    let mut value = open.f_mul_scalar(taken)?;
+    if skipped != 0.0 {
+        // One of the two is zero, so the sum is exact.
+        let shut = open.f_neg()?.f_add_scalar(1.0)?;
+        value = value.f_add(&shut.f_mul_scalar(skipped)?)?;
+    }
+    Ok(value.f_to_kind(kind)?)
+}
+
 /// Refuses a hyper-parameter outside `[low, high)`.
 pub(crate) fn check(what: &str, value: f64, low: f64, high: f64) -> Result<(), Error> {
     if value >= low && value < high {

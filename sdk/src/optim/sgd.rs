@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use super::{Optimizer, by_blocks, check, scalar};
+use super::{Optimizer, by_blocks, check, factor};
 use crate::Error;
 use crate::gradient::Gate;
 
@@ -72,23 +72,12 @@ impl Optimizer for Sgd {
         lr: f64,
         gate: Option<Gate<'_>>,
     ) -> Result<(), Error> {
-        let (kind, device) = (params.f_kind()?, params.device());
-        // A factor that acts only when the step is taken.
-        let gated = |value: f64| match gate {
-            Some(gate) => Ok(gate.open.f_mul_scalar(value)?.f_to_kind(kind)?),
-            None => scalar(value, kind, device),
-        };
         let nesterov = self.nesterov;
-        let (decays, decay) = (self.weight_decay != 0.0, gated(self.weight_decay)?);
-        let (rate, look_ahead) = (gated(-lr)?, scalar(self.momentum, kind, device)?);
-        // Kept whole when the step is skipped: momentum * open + (1 - open).
-        let keep = match gate {
-            Some(gate) => {
-                let shut = gate.open.f_neg()?.f_add_scalar(1.0)?;
-                gate.open.f_mul_scalar(self.momentum)?.f_add(&shut)?.f_to_kind(kind)?
-            }
-            None => look_ahead.shallow_clone(),
-        };
+        let decays = self.weight_decay != 0.0;
+        let decay = factor(params, gate, self.weight_decay, 0.0)?;
+        let rate = factor(params, gate, -lr, 0.0)?;
+        let look_ahead = factor(params, None, self.momentum, self.momentum)?;
+        let keep = factor(params, gate, self.momentum, 1.0)?;
         // Without momentum the buffer is not used: the gradients stand in for it.
         let buffer = self.buffer.as_ref();
         by_blocks([params, grads, buffer.unwrap_or(grads)], |[mut p, mut g, mut m]| {

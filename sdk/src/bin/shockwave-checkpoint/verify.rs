@@ -47,6 +47,10 @@ pub(crate) fn run(args: &Args, json: bool) -> Result<(), Failure> {
 }
 
 fn verify(checkpoints: &Checkpoints, name: Name) -> Row {
-    let damage = checkpoints.load(name).err().map(|error| error.to_string());
-    Row { name: name.to_string(), damage }
+    Row { name: name.to_string(), damage: damage(checkpoints, name) }
+}
+
+/// Reads a checkpoint whole: what is wrong with it, if anything.
+pub(crate) fn damage(checkpoints: &Checkpoints, name: Name) -> Option<String> {
+    checkpoints.load(name).err().map(|error| error.to_string())
 }
