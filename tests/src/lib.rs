@@ -6,4 +6,5 @@
 pub mod coordinator;
 pub mod programs;
 pub mod samples;
+pub mod torture;
 pub mod training;

@@ -93,12 +93,14 @@ impl AgentArgs {
 async fn agent(args: &AgentArgs) -> Result<ExitCode, CliError> {
     let config = args.config()?;
     serve::start_log();
-    let (channel, bearer) = args.coordinator.lazy_channel()?;
+    let (channel, bearer, address) = args.coordinator.lazy_channel()?;
+    crate::files::open_files_max();
     let node = config.node.clone();
     let count = config.devices.len();
     let failed = |error: crate::files::FileError| CliError::Failed(error.to_string());
     crate::files::make_folder(&config.jobs_dir).map_err(failed)?;
-    let agent = Agent::new(config, Arc::new(Remote::new(channel, bearer))).map_err(failed)?;
+    let agent =
+        Agent::new(config, Arc::new(Remote::new(channel, bearer, address))).map_err(failed)?;
     let (stop, stopped) = watch::channel(false);
     table::print(&format!("machine {node} offers {count} devices"))?;
     let task = tokio::spawn(agent.run(stopped));

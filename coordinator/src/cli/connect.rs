@@ -70,6 +70,9 @@ impl CliError {
 impl From<Status> for CliError {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
+        if let Some(sentence) = tls::mismatch("http://HOST:PORT", &status) {
+            return Self::Unreachable(sentence);
+        }
         // What the coordinator says itself has no source; a connection that breaks has.
         let broken = std::error::Error::source(&status).is_some();
         match status.code() {
@@ -149,12 +152,12 @@ impl CoordinatorArgs {
     ///
     /// # Errors
     /// An address that is none, or no token.
-    pub fn lazy_channel(&self) -> Result<(Channel, MetadataValue<Ascii>), CliError> {
+    pub fn lazy_channel(&self) -> Result<(Channel, MetadataValue<Ascii>, String), CliError> {
         let (endpoint, address, token) = self.endpoint()?;
         let token = token.ok_or_else(|| {
             CliError::Usage(format!("no token for {address} is known; set {}", env::TOKEN))
         })?;
-        Ok((endpoint.connect_lazy(), token))
+        Ok((endpoint.connect_lazy(), token, address))
     }
 
     /// The authority to check an `https://` coordinator with, absolute.
