@@ -11,6 +11,7 @@ mod reproduce;
 mod setup;
 mod suite;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,8 @@ enum Command {
     Reproduce(reproduce::Args),
     /// Runs a benchmark and writes target/bench/NAME.json; without a name, lists them
     Bench(bench::Args),
+    /// Breaks the coordinator on purpose and counts what is lost, invented or run twice
+    Torture(torture::Args),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Torture(args) => torture::run(&args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

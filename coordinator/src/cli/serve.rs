@@ -140,6 +140,10 @@ async fn serve(args: &ServeArgs) -> Result<ExitCode, CliError> {
     };
     let options = settings.options()?;
     start_log();
+    let files_max = crate::files::open_files_max();
+    if files_max < options.limits.connections_max as u64 {
+        tracing::warn!(files_max, "few open files are allowed: not more connections than that");
+    }
     let devices = describe(&options);
     let state_dir = options.state_dir.clone();
     let running = serve::start(options).await.map_err(failure)?;
