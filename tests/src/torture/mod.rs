@@ -15,6 +15,7 @@ pub mod log;
 pub mod network;
 pub mod power;
 pub mod rivals;
+pub mod slurm;
 pub mod tape;
 pub mod tokens;
 pub mod wire;
@@ -99,7 +100,7 @@ pub struct Scenario {
 }
 
 /// Every scenario, the quick ones first.
-pub const SCENARIOS: [Scenario; 11] = [
+pub const SCENARIOS: [Scenario; 12] = [
     power::SCENARIO,
     damage::SCENARIO,
     rivals::SCENARIO,
@@ -111,6 +112,7 @@ pub const SCENARIOS: [Scenario; 11] = [
     absence::SCENARIO,
     zombie::SCENARIO,
     kill::SCENARIO,
+    slurm::SCENARIO,
 ];
 
 /// Runs that may fail before the rest is not played any more.
