@@ -363,6 +363,10 @@ impl Launcher {
     /// Asks Slurm for a node: written down first.
     async fn submit(&mut self, index: usize) {
         let now_s = self.now_s();
+        // A failure may have been counted since this was decided.
+        if self.pools[index].standing.not_before_s > now_s {
+            return;
+        }
         let pool = self.pools[index].pool.clone();
         let pilot = self.pilots.add(&pool.name, now_s);
         if !self.save() {
