@@ -270,10 +270,9 @@ impl Owner {
     /// # Errors
     /// In one sentence.
     pub fn take_snapshot(&mut self) -> Result<(), String> {
-        let snapshot = self.state.save()?;
+        let (snapshot, version) = (self.state.save()?, super::recover::SNAPSHOT_VERSION);
         let number = snapshot.number;
-        let handed = self.writer.snapshot(snapshot, super::recover::SNAPSHOT_VERSION);
-        handed.map_err(|error| error.to_string())?;
+        self.writer.snapshot(snapshot, version).map_err(|error| error.to_string())?;
         self.snapshot = number;
         Ok(())
     }
@@ -287,19 +286,6 @@ impl Owner {
             *self.generations.entry(node.clone()).or_insert(0) += 1;
             self.node_bell.ring(node);
         }
-    }
-
-    /// Wakes a machine's agent although the log says nothing new to it.
-    pub fn tell_node(&mut self, node: &str) {
-        let effects = Effects { nodes: BTreeSet::from([node.to_owned()]), ..Effects::default() };
-        self.tell(&effects);
-    }
-
-    /// A machine will not be heard again.
-    pub fn forget_node(&mut self, node: &str) {
-        self.heard.remove(node);
-        self.generations.remove(node);
-        self.dismissed.remove(node);
     }
 
     /// A bell that rings at each change of a job.

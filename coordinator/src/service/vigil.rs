@@ -1,7 +1,10 @@
 //! What the owner looks after by the second: machines that fall silent, plain commands that cannot
 //! speak for themselves.
 
+use std::collections::BTreeSet;
+
 use super::LOST_AFTER;
+use super::apply::Effects;
 use super::owner::Owner;
 use super::record::Record;
 
@@ -58,5 +61,18 @@ impl Owner {
         let (late_s, now_s) = (LOST_AFTER.as_secs_f64(), self.now_s());
         let heard = |node: &str| self.heard.get(node).is_some_and(|it| now_s - it < late_s);
         !job.has_sdk && lease.is_whole() && lease.holders().all(heard)
+    }
+
+    /// Wakes a machine's agent although the log says nothing new to it.
+    pub fn tell_node(&mut self, node: &str) {
+        let effects = Effects { nodes: BTreeSet::from([node.to_owned()]), ..Effects::default() };
+        self.tell(&effects);
+    }
+
+    /// A machine will not be heard again.
+    pub fn forget_node(&mut self, node: &str) {
+        self.heard.remove(node);
+        self.generations.remove(node);
+        self.dismissed.remove(node);
     }
 }
