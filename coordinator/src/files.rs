@@ -81,6 +81,24 @@ pub fn make_folder(path: &Path) -> Result<(), FileError> {
     at("create", path, fs::DirBuilder::new().recursive(true).mode(0o700).create(path))
 }
 
+/// Lets this process have as many files and connections open as the system allows it; gives how many.
+///
+/// The usual soft limit of 1024 is less than the connections that a coordinator holds.
+pub fn open_files_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointers are to a live structure.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return 0;
+        }
+        let wanted = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) == 0 {
+            limit = wanted;
+        }
+    }
+    limit.rlim_cur
+}
+
 /// Makes the entries of a folder durable.
 ///
 /// # Errors

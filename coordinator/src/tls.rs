@@ -57,6 +57,35 @@ pub fn client_config(
     })
 }
 
+/// What is to be said when a call broke because one side speaks TLS and the other plain text;
+/// nothing where that is not what happened.
+#[must_use]
+pub fn mismatch(address: &str, status: &tonic::Status) -> Option<String> {
+    let mut chain = String::new();
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        chain.push_str(&error.to_string());
+        chain.push(' ');
+        cause = error.source();
+    }
+    // A TLS server answers plain HTTP/2 with an alert, which is no frame; a connection that is
+    // refused or breaks later says something else.
+    let garbled = "frame with invalid size";
+    let is_garbled = chain.contains(garbled) || status.message().contains(garbled);
+    if address.starts_with("http://") && is_garbled {
+        return Some(format!(
+            "{address} does not speak plain text: a coordinator with TLS is reached at {} (with \
+             --authority FILE)",
+            address.replacen("http://", "https://", 1)
+        ));
+    }
+    let no_tls = chain.contains("InvalidContentType") || chain.contains("corrupt message");
+    (address.starts_with("https://") && no_tls).then(|| {
+        let plain = address.replacen("https://", "http://", 1);
+        format!("{address} does not speak TLS: is it {plain}?")
+    })
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     at("read", path, std::fs::read(path))
 }

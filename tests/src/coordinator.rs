@@ -30,20 +30,52 @@ impl Coordinator {
         Self::start_with(folder, arguments, &[])
     }
 
-    /// As [`Self::start`], with variables in its environment.
+    /// As [`Self::start`], with variables in its environment until it is started again.
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub fn start_with(
-        folder: &Path,
-        arguments: &str,
-        variables: &[(String, String)],
-    ) -> Result<Self> {
+    pub fn start_with(folder: &Path, arguments: &str, variables: &[(&str, &str)]) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
-        let variables = variables.to_vec();
-        let (child, url) = serve(folder, (&arguments, &variables), "127.0.0.1:0")?;
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let variables: Vec<(String, String)> = variables.collect();
+        let (child, url) = serve(folder, &arguments, "127.0.0.1:0", &variables)?;
         Ok(Self { child, url, folder: folder.to_owned(), arguments, variables })
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Folder of its state.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// The token of whoever has started it.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub fn token(&self) -> Result<String> {
+        let file = self.state().join("coordinator.json");
+        let known: Value = serde_json::from_slice(&std::fs::read(&file)?)?;
+        Ok(known["token"].as_str().context("no token")?.to_owned())
+    }
+
+    /// Waits until its process has ended.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn gone(&mut self, patience: Duration) -> Result<()> {
+        let give_up_at = Instant::now() + patience;
+        while self.child.try_wait()?.is_none() {
+            ensure!(Instant::now() < give_up_at, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Its address, as a URL.
@@ -68,7 +100,10 @@ impl Coordinator {
     /// As [`Self::start`].
     pub fn start_again(&mut self) -> Result<()> {
         let address = self.url.rsplit('/').next().unwrap_or_default().to_owned();
-        (self.child, self.url) = serve(&self.folder, (&self.arguments, &self.variables), &address)?;
+        // A moment to break at was for one start.
+        self.variables.retain(|(name, _)| name != "SHOCKWAVE_FAIL_POINT");
+        let variables = self.variables.clone();
+        (self.child, self.url) = serve(&self.folder, &self.arguments, &address, &variables)?;
         Ok(())
     }
 
@@ -152,8 +187,9 @@ impl Coordinator {
 /// Starts the program; its address is the first line that it prints.
 fn serve(
     folder: &Path,
-    (arguments, variables): (&[String], &[(String, String)]),
+    arguments: &[String],
     listen: &str,
+    variables: &[(String, String)],
 ) -> Result<(Child, String)> {
     let path = folder.join("coordinator.log");
     let log = std::fs::File::options().create(true).append(true).open(&path)?;

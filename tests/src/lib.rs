@@ -7,4 +7,5 @@ pub mod coordinator;
 pub mod programs;
 pub mod samples;
 pub mod slurm;
+pub mod torture;
 pub mod training;

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
-    // target/debug/deps/test-0123 -> target/debug
-    let folder = test.ancestors().nth(2).map(PathBuf::from).unwrap_or_default();
+    // target/debug/deps/test-0123 -> target/debug; a program of its own lies there already.
+    let folder = test.parent().unwrap_or(&test);
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     let path = folder.join(name);
     assert!(
         path.is_file(),

@@ -32,7 +32,8 @@ fn coordinator(folder: &Path, slurm: &Slurm, pool: &str) -> Coordinator {
         folder.join("jobs").display()
     );
     std::fs::write(&config, text).unwrap();
-    let variables = [("SLURM_CONF".to_owned(), slurm.configuration().display().to_string())];
+    let slurm_conf = slurm.configuration().display().to_string();
+    let variables = [("SLURM_CONF", slurm_conf.as_str())];
     let arguments = format!("--config {}", config.display());
     Coordinator::start_with(&folder.join("serve"), &arguments, &variables).unwrap()
 }

@@ -42,7 +42,7 @@ enum Command {
     Reproduce(reproduce::Args),
     /// Runs a benchmark and writes target/bench/NAME.json; without a name, lists them
     Bench(bench::Args),
-    /// Runs a test of the kind that kills and disturbs many times over
+    /// Breaks the coordinator on purpose and counts what is lost, invented or run twice
     Torture(torture::Args),
 }
 

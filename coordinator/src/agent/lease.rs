@@ -49,6 +49,10 @@ pub(super) struct Lease {
     pub(super) master_port: u32,
     folder: LeaseFolder,
     stop: Option<Stop>,
+    /// What comes into force unless the lease is renewed.
+    lapse: Option<Stop>,
+    /// End of the lease as the last exchange has it, milliseconds on the monotonic clock.
+    ends_mono_ms: u64,
     since: Instant,
 }
 
@@ -69,6 +73,8 @@ impl Lease {
             master_port: 0,
             folder: LeaseFolder::new(agent, key.job_id, key.lease_epoch),
             stop: None,
+            lapse: None,
+            ends_mono_ms: 0,
             since: Instant::now(),
         }
     }
@@ -87,6 +93,8 @@ impl Lease {
             phase: Phase::Running,
             master_port: 0,
             stop: read_json(&folder.stop()).ok()?,
+            lapse: read_json(&folder.lapse()).ok()?,
+            ends_mono_ms: 0,
             since: now.checked_sub(Duration::from_millis(age_ms)).unwrap_or(now),
             folder,
         })
@@ -213,6 +221,46 @@ impl Lease {
         self.wake_runner();
     }
 
+    /// Takes what an exchange says of the lease's time: `sent_mono_ms` is when it was begun.
+    pub(super) fn keep(&mut self, assignment: &Assignment, sent_mono_ms: u64) {
+        let end = sent_mono_ms.saturating_add(assignment.ttl_ms);
+        self.ends_mono_ms = self.ends_mono_ms.max(end);
+        if !assignment.kept_by_agent {
+            if self.lapse.take().is_some() {
+                let _ = fs::remove_file(self.folder.lapse());
+            }
+            return;
+        }
+        let wanted = Stop {
+            term_mono_ms: end.saturating_add(assignment.grace_ms / 2),
+            kill_mono_ms: end.saturating_add(assignment.grace_ms),
+        };
+        // Written before the first start, and then only where it makes a difference.
+        let step = assignment.ttl_ms / 20;
+        let moved = self.lapse.is_none_or(|known| wanted.term_mono_ms > known.term_mono_ms + step);
+        if !moved {
+            return;
+        }
+        let written = make_folder(self.folder.path())
+            .and_then(|()| write_json(&self.folder.lapse(), &wanted));
+        match written {
+            Ok(()) => self.lapse = Some(wanted),
+            Err(error) => tracing::warn!(%error, "the end of a lease could not be written down"),
+        }
+    }
+
+    /// Time left of the lease, milliseconds.
+    pub(super) fn left_ms(&self) -> u64 {
+        self.ends_mono_ms.saturating_sub(monotonic_ms())
+    }
+
+    /// Time from one exchange to the next that keeps the lease, milliseconds; none where others do.
+    pub(super) fn exchange_within_ms(&self) -> Option<u64> {
+        let is_up = matches!(self.phase, Phase::Running | Phase::Reserved);
+        let lapse = self.lapse.filter(|_| is_up && self.stop.is_none())?;
+        Some((lapse.term_mono_ms.saturating_sub(monotonic_ms()) / 4).max(100))
+    }
+
     fn wake_runner(&self) {
         let running: Option<Running> = read_json(&self.folder.running()).ok().flatten();
         if let Some(it) = running
@@ -224,7 +272,7 @@ impl Lease {
 
     /// Does the runner's work when it is late: the deadline holds even if the runner hangs.
     pub(super) fn enforce(&mut self) {
-        let (Phase::Running, Some(stop)) = (&self.phase, self.stop) else { return };
+        let (Phase::Running, Some(stop)) = (&self.phase, self.stop.or(self.lapse)) else { return };
         if monotonic_ms() < stop.kill_mono_ms + RUNNER_LATE_MS {
             return;
         }

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::Code;
 
 use crate::files::make_folder;
+use crate::runner::process::monotonic_ms;
 use crate::runner::spec::{Order, VERSION};
 pub use lease::LeaseKey;
 use lease::{Lease, Phase};
@@ -168,12 +169,15 @@ impl<L: Link> Agent<L> {
     /// One exchange, broken off as soon as something here has changed. Says whether the coordinator
     /// still knows this agent.
     async fn exchange(&mut self) -> Result<bool, tonic::Status> {
+        let sent_mono_ms = monotonic_ms();
+        let wait_ms = self.leases.values().filter_map(Lease::exchange_within_ms).min();
+        let longest_ms = SYNC_WAIT.as_millis() as u64;
         let request = SyncRequest {
             node: self.config.node.clone(),
             instance: self.instance.clone(),
             workers: self.statuses(),
             generation: self.generation,
-            wait_ms: SYNC_WAIT.as_millis() as u64,
+            wait_ms: wait_ms.map_or(longest_ms, |wait_ms| wait_ms.min(longest_ms)),
             leaving: self.leaving,
             left: false,
         };
@@ -187,7 +191,7 @@ impl<L: Link> Agent<L> {
                     Ok(reply) => {
                         self.generation = reply.generation;
                         self.told_to_leave |= reply.leave && self.config.is_pilot;
-                        self.reconcile(reply.assignments);
+                        self.reconcile(reply.assignments, sent_mono_ms);
                         Ok(true)
                     }
                     Err(status) if status.code() == Code::NotFound => Ok(false),
@@ -223,7 +227,7 @@ impl<L: Link> Agent<L> {
     }
 
     /// Brings the machine to the wanted state.
-    fn reconcile(&mut self, assignments: Vec<Assignment>) {
+    fn reconcile(&mut self, assignments: Vec<Assignment>, sent_mono_ms: u64) {
         self.wanted =
             assignments.into_iter().map(|it| (it.lease.unwrap_or_default().into(), it)).collect();
         self.drop_unwanted();
@@ -232,6 +236,7 @@ impl<L: Link> Agent<L> {
                 .leases
                 .entry(*key)
                 .or_insert_with(|| reserve(&self.config.leases_dir, assignment));
+            lease.keep(assignment, sent_mono_ms);
             if let Some(order) = assignment.stop {
                 lease.stop(order);
             }
@@ -274,7 +279,8 @@ impl<L: Link> Agent<L> {
             if busy || lease.phase != Phase::Reserved || lease.nonce != assignment.nonce {
                 continue;
             }
-            let order = match order_of(&self.config, assignment, lease.master_port) {
+            let own = (lease.master_port, lease.left_ms());
+            let order = match order_of(&self.config, assignment, own) {
                 Ok(order) => order,
                 Err(message) => {
                     tracing::error!(job = key.job_id, %message, "cannot prepare a lease");
@@ -294,7 +300,11 @@ impl<L: Link> Agent<L> {
 }
 
 /// The order for a lease's runner; makes the job's folders.
-fn order_of(config: &AgentConfig, assignment: &Assignment, own_port: u32) -> Result<Order, String> {
+fn order_of(
+    config: &AgentConfig,
+    assignment: &Assignment,
+    (own_port, left_ms): (u32, u64),
+) -> Result<Order, String> {
     let lease = assignment.lease.unwrap_or_default();
     let job_dir = config.jobs_dir.join(lease.job_id.to_string());
     let spool_dir = job_dir.join("spool");
@@ -312,6 +322,8 @@ fn order_of(config: &AgentConfig, assignment: &Assignment, own_port: u32) -> Res
     if let Some(authority) = &config.authority {
         set(env::CA_FILE, authority.display().to_string());
     }
+    // Counted from its grant, not from this start: the coordinator's reckoning is no later.
+    set(env::LEASE_TTL_MS, left_ms.max(1).to_string());
     set(env::NONCE, assignment.nonce.clone());
     set(env::WORLD_SIZE, assignment.world_size.max(1).to_string());
     set(env::GROUP_RANK, assignment.group_rank.to_string());

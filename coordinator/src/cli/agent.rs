@@ -125,12 +125,14 @@ async fn agent(args: &AgentArgs) -> Result<ExitCode, CliError> {
     let config = args.config()?;
     let warning = args.warning()?;
     serve::start_log();
-    let (channel, bearer) = args.coordinator.lazy_channel(args.token()?)?;
+    let (channel, bearer, address) = args.coordinator.lazy_channel(args.token()?)?;
+    crate::files::open_files_max();
     let node = config.node.clone();
     let count = config.devices.len();
     let failed = |error: crate::files::FileError| CliError::Failed(error.to_string());
     crate::files::make_folder(&config.jobs_dir).map_err(failed)?;
-    let agent = Agent::new(config, Arc::new(Remote::new(channel, bearer))).map_err(failed)?;
+    let agent =
+        Agent::new(config, Arc::new(Remote::new(channel, bearer, address))).map_err(failed)?;
     let (stop, stopped) = watch::channel(false);
     table::print(&format!("machine {node} offers {count} devices"))?;
     let broken = |error| CliError::Failed(format!("the agent broke: {error}"));

@@ -70,6 +70,9 @@ impl CliError {
 impl From<Status> for CliError {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
+        if let Some(sentence) = tls::mismatch("http://HOST:PORT", &status) {
+            return Self::Unreachable(sentence);
+        }
         // What the coordinator says itself has no source; a connection that breaks has.
         let broken = std::error::Error::source(&status).is_some();
         match status.code() {
@@ -153,14 +156,14 @@ impl CoordinatorArgs {
     pub fn lazy_channel(
         &self,
         token: Option<String>,
-    ) -> Result<(Channel, MetadataValue<Ascii>), CliError> {
+    ) -> Result<(Channel, MetadataValue<Ascii>, String), CliError> {
         let (endpoint, address, known) = self.endpoint()?;
         let given = token.map(|token| bearer(&token)).transpose()?;
         let token = given.or(known);
         let token = token.ok_or_else(|| {
             CliError::Usage(format!("no token for {address} is known; set {}", env::TOKEN))
         })?;
-        Ok((endpoint.connect_lazy(), token))
+        Ok((endpoint.connect_lazy(), token, address))
     }
 
     /// The authority to check an `https://` coordinator with, absolute.

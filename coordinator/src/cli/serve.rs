@@ -14,7 +14,7 @@ use super::connect::{CliError, finish};
 use super::table;
 use crate::devices::DeviceList;
 use crate::grpc::Limits;
-use crate::launcher::slurm::settings::Pool;
+use crate::launcher::slurm::settings::{self, Pool};
 use crate::serve::{self, Options, ServeError};
 use crate::service::settings::Configuration;
 use crate::tls::ServerFiles;
@@ -140,6 +140,10 @@ async fn serve(args: &ServeArgs) -> Result<ExitCode, CliError> {
     };
     let options = settings.options()?;
     start_log();
+    let files_max = crate::files::open_files_max();
+    if files_max < options.limits.connections_max as u64 {
+        tracing::warn!(files_max, "few open files are allowed: not more connections than that");
+    }
     let devices = describe(&options);
     let state_dir = options.state_dir.clone();
     let running = serve::start(options).await.map_err(failure)?;
@@ -304,21 +308,6 @@ impl ServeSettings {
         }
     }
 
-    fn check_pools(&self) -> Result<(), CliError> {
-        let usage = |error: &dyn std::fmt::Display| CliError::Usage(error.to_string());
-        self.slurm.iter().try_for_each(|pool| pool.check().map_err(|error| usage(&error)))?;
-        let named_twice = self.slurm.iter().enumerate().find(|(index, pool)| {
-            self.slurm[..*index].iter().any(|earlier| earlier.name == pool.name)
-        });
-        if let Some((_, pool)) = named_twice {
-            return Err(usage(&format!("two slurm pools have the name `{}`", pool.name)));
-        }
-        if !self.slurm.is_empty() && self.jobs.is_none() {
-            return Err(usage(&"slurm pools need `jobs`, a folder that all nodes share"));
-        }
-        Ok(())
-    }
-
     /// What a coordinator is started with.
     ///
     /// # Errors
@@ -340,7 +329,7 @@ impl ServeSettings {
         let program = program.map_err(|error| CliError::Failed(format!("who am I: {error}")))?;
         let node = self.node.clone().unwrap_or_else(host_name);
         check_node(&node)?;
-        self.check_pools()?;
+        settings::check_all(&self.slurm, self.jobs.is_some()).map_err(CliError::Usage)?;
         Ok(Options {
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))),
             advertise: self.advertise.clone(),

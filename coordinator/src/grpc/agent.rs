@@ -1,7 +1,7 @@
 //! The service `Agent`, and the same logic for the agent in the coordinator's own process.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use shockwave_core::engine::ReleaseReason;
 use shockwave_proto::v1::agent_server::Agent;
@@ -102,40 +102,46 @@ async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status
         return Err(Status::invalid_argument("node is nameless or has no devices"));
     }
     check_folder(shared, &request)?;
-    let ask = move |owner: &mut Owner| {
-        // Ends first: a machine that joins holds only what still runs.
-        take_statuses(owner, &request.node, &request.workers, false)?;
-        let is_up = |status: &&WorkerStatus| {
-            matches!(status.state(), WorkerState::Running | WorkerState::Reserved)
-        };
-        let keeps = request.workers.iter().filter(is_up).filter_map(|status| {
-            let lease = status.lease?;
-            let known = owner.state.book.leases.get(&(lease.job_id, lease.lease_epoch))?;
-            (known.nonce == status.nonce).then_some((lease.job_id, lease.lease_epoch))
-        });
-        let until_s = request.walltime_left_s.filter(|left_s| left_s.is_finite());
-        let record = Record::Joined {
-            node: request.node.clone(),
-            instance: request.instance,
-            address: request.address,
-            devices: request.devices,
-            keeps: keeps.collect(),
-            until_s: until_s.map(|left_s| owner.now_s() + left_s),
-        };
-        owner.heard.insert(request.node, Instant::now());
-        owner.append(&record)?;
-        Ok(JoinReply {
-            coordinator_epoch: owner.store.epoch,
-            lost_after_ms: LOST_AFTER.as_millis() as u64,
-        })
+    shared.handle.ask(move |owner| take_join(owner, request)).await
+}
+
+/// Enters a machine, as [`JoinRequest`] says it is. The request has been checked.
+///
+/// # Errors
+/// As [`Owner::append`].
+pub fn take_join(owner: &mut Owner, request: JoinRequest) -> Result<JoinReply, Status> {
+    // Ends first: a machine that joins holds only what still runs.
+    take_statuses(owner, &request.node, &request.workers, false)?;
+    let is_up = |status: &&WorkerStatus| {
+        matches!(status.state(), WorkerState::Running | WorkerState::Reserved)
     };
-    shared.handle.ask(ask).await
+    let keeps = request.workers.iter().filter(is_up).filter_map(|status| {
+        let lease = status.lease?;
+        let known = owner.state.book.leases.get(&(lease.job_id, lease.lease_epoch))?;
+        (known.nonce == status.nonce).then_some((lease.job_id, lease.lease_epoch))
+    });
+    let until_s = request.walltime_left_s.filter(|left_s| left_s.is_finite());
+    let record = Record::Joined {
+        node: request.node.clone(),
+        instance: request.instance,
+        address: request.address,
+        devices: request.devices,
+        keeps: keeps.collect(),
+        until_s: until_s.map(|left_s| owner.now_s() + left_s),
+    };
+    owner.heard.insert(request.node, owner.now_s());
+    owner.append(&record)?;
+    Ok(JoinReply {
+        coordinator_epoch: owner.store.epoch,
+        lost_after_ms: LOST_AFTER.as_millis() as u64,
+    })
 }
 
 /// Refuses a machine that does not have the coordinator's folder of the jobs: what is moved there
 /// would begin anew.
 fn check_folder(shared: &Shared, request: &JoinRequest) -> Result<(), Status> {
-    if request.jobs_mark == shared.jobs_mark {
+    // An agent that is older than this check names no folder.
+    if request.jobs_folder.is_empty() || request.jobs_mark == shared.jobs_mark {
         return Ok(());
     }
     let what = if request.jobs_mark.is_empty() { "does not have" } else { "has another than" };
@@ -157,33 +163,14 @@ async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status
     let mut bell = shared
         .handle
         .ask(move |owner| {
-            let known = owner.state.book.nodes.get(&request.node);
-            if known.is_none_or(|node| node.lost || node.instance != request.instance) {
-                return Err(Status::not_found("join first"));
-            }
-            owner.heard.insert(request.node.clone(), Instant::now());
-            take_statuses(owner, &request.node, &request.workers, request.leaving)?;
-            note_leaving(owner, &request)?;
+            take_sync(owner, &request)?;
             Ok(owner.node_bell(&request.node))
         })
         .await?;
     let deadline = tokio::time::Instant::now() + wait;
     loop {
         let (name, address) = (node.clone(), shared.address.clone());
-        let reply = shared
-            .handle
-            .ask(move |owner| {
-                // No number comes again after a restart.
-                let changes = owner.generations.get(&name).copied().unwrap_or(0) + 1;
-                let generation = (owner.store.epoch << 40) + changes;
-                if owner.state.book.nodes.contains_key(&name) {
-                    owner.heard.insert(name.clone(), Instant::now());
-                }
-                let assignments = owner.assignments(&name, &address);
-                let leave = owner.dismissed.contains(&name);
-                Ok(SyncReply { generation, assignments, leave })
-            })
-            .await?;
+        let reply = shared.handle.ask(move |owner| Ok(sync_reply(owner, &name, &address))).await?;
         if reply.generation != seen {
             return Ok(reply);
         }
@@ -207,6 +194,32 @@ fn note_leaving(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status> 
         owner.append(&Record::Drained { node, drained: true, why })?;
     }
     Ok(())
+}
+
+/// Takes what an agent observes.
+///
+/// # Errors
+/// `NOT_FOUND` for a machine that has to join first; as [`Owner::append`].
+pub fn take_sync(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status> {
+    let known = owner.state.book.nodes.get(&request.node);
+    if known.is_none_or(|node| node.lost || node.instance != request.instance) {
+        return Err(Status::not_found("join first"));
+    }
+    owner.heard.insert(request.node.clone(), owner.now_s());
+    take_statuses(owner, &request.node, &request.workers, request.leaving)?;
+    note_leaving(owner, request)
+}
+
+/// What a machine is to run now.
+pub fn sync_reply(owner: &mut Owner, node: &str, address: &str) -> SyncReply {
+    // No number comes again after a restart.
+    let changes = owner.generations.get(node).copied().unwrap_or(0) + 1;
+    let generation = (owner.store.epoch << 40) + changes;
+    if owner.state.book.nodes.contains_key(node) {
+        owner.heard.insert(node.to_owned(), owner.now_s());
+    }
+    let leave = owner.dismissed.contains(node);
+    SyncReply { generation, assignments: owner.assignments(node, address), leave }
 }
 
 /// Takes what an agent observes: each start and each end once.

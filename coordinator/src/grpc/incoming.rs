@@ -1,9 +1,10 @@
-//! Connections, no more than so many at once.
+//! Connections, no more than so many at once, and none that does not begin to speak.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,13 +15,24 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 /// A connection that holds one of the places.
 pub(super) struct Limited {
     stream: TcpStream,
+    opening: Option<Opening>,
     _place: OwnedSemaphorePermit,
 }
+
+/// The first bytes: whoever connects and says nothing must not hold a place for good.
+struct Opening {
+    deadline: Pin<Box<tokio::time::Sleep>>,
+    bytes: usize,
+}
+
+/// Bytes with which every HTTP/2 connection begins; a TLS greeting is longer.
+const OPENING_BYTES: usize = 24;
 
 /// Accepts connections; while every place is taken, new ones wait in the kernel's queue.
 pub(super) fn limited(
     listener: TcpListener,
     connections_max: usize,
+    opening: Duration,
 ) -> impl Stream<Item = io::Result<Limited>> {
     let places = Arc::new(Semaphore::new(connections_max));
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
@@ -30,7 +42,10 @@ pub(super) fn limited(
                 accepted = listener.accept() => accepted,
                 () = sender.closed() => return,
             };
-            let connection = accepted.map(|(stream, _)| Limited { stream, _place: place });
+            let connection = accepted.map(|(stream, _)| {
+                let deadline = Box::pin(tokio::time::sleep(opening));
+                Limited { stream, opening: Some(Opening { deadline, bytes: 0 }), _place: place }
+            });
             // Out of file descriptors: without a pause this loop would spin.
             if connection.is_err() {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -57,7 +72,17 @@ impl AsyncRead for Limited {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let Some(opening) = &mut self.opening else { return read };
+        opening.bytes += buffer.filled().len() - before;
+        if opening.bytes >= OPENING_BYTES {
+            self.opening = None;
+        } else if opening.deadline.as_mut().poll(context).is_ready() {
+            let silent = "the connection does not begin to speak";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, silent)));
+        }
+        read
     }
 }
 

@@ -26,6 +26,11 @@ use crate::service::Shared;
 pub struct Limits {
     /// Connections at once; further ones wait.
     pub connections_max: usize,
+    /// Time from a connection to the first bytes of its protocol.
+    pub opening_timeout: Duration,
+    /// Age at which a connection is asked to end; calls that run are finished first, and a client
+    /// connects anew by itself.
+    pub connection_age_max: Duration,
     /// Calls at once on one connection; further ones wait.
     pub calls_per_connection: usize,
     /// Streams at once on one connection.
@@ -46,6 +51,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 20_000,
+            opening_timeout: Duration::from_secs(10),
+            connection_age_max: Duration::from_secs(6 * 3600),
             calls_per_connection: 256,
             streams_per_connection: 256,
             call_timeout: Duration::from_secs(30),
@@ -81,24 +88,26 @@ pub async fn serve(
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(limits.reply_bytes_max);
     let server = match tls {
-        Some(tls) => Server::builder().tls_config(tls)?,
+        Some(tls) => Server::builder().tls_config(tls.timeout(limits.opening_timeout))?,
         None => Server::builder(),
     };
     server
         .concurrency_limit_per_connection(limits.calls_per_connection)
         .max_concurrent_streams(limits.streams_per_connection)
         .timeout(limits.call_timeout)
+        .max_connection_age(limits.connection_age_max)
         .http2_keepalive_interval(Some(limits.keepalive))
         .http2_keepalive_timeout(Some(limits.keepalive_timeout))
         .http2_max_header_list_size(limits.header_bytes_max)
         .http2_max_pending_accept_reset_streams(Some(64))
+        .http2_max_local_error_reset_streams(Some(256))
         .tcp_nodelay(true)
         .add_service(worker)
         .add_service(client)
         .add_service(admin)
         .add_service(agent)
         .serve_with_incoming_shutdown(
-            incoming::limited(listener, limits.connections_max),
+            incoming::limited(listener, limits.connections_max, limits.opening_timeout),
             async move {
                 let _ = stop.wait_for(|stop| *stop).await;
             },

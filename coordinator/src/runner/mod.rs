@@ -37,6 +37,9 @@ enum Wake {
 /// Wakes that may wait: whoever finds them all waits too, and the children wait to be reaped.
 const WAKES_MAX: usize = 64;
 
+/// How often the end of the lease is looked at, milliseconds.
+const LOOK_MS: u64 = 1_000;
+
 /// How long processes that outlive the last rank may stay when no stop was ordered, milliseconds.
 const LEFTOVER_MS: u64 = 5_000;
 
@@ -152,6 +155,9 @@ struct Watch<'a> {
     statuses: Vec<Option<i32>>,
     first_failed: Option<usize>,
     stop: Option<Stop>,
+    /// The stop that comes into force unless the lease is renewed.
+    lapse: Option<Stop>,
+    has_lapsed: bool,
     term_sent: bool,
     message: String,
 }
@@ -160,8 +166,18 @@ impl<'a> Watch<'a> {
     fn new(folder: &'a LeaseFolder, order: &'a Order, pids: Vec<i32>) -> Self {
         let statuses = vec![None; pids.len()];
         let stop = read_json(&folder.stop()).ok().flatten();
-        let message = String::new();
-        Self { folder, order, pids, statuses, first_failed: None, stop, term_sent: false, message }
+        Self {
+            folder,
+            order,
+            pids,
+            statuses,
+            first_failed: None,
+            stop,
+            lapse: read_json(&folder.lapse()).ok().flatten(),
+            has_lapsed: false,
+            term_sent: false,
+            message: String::new(),
+        }
     }
 
     fn until_all_ended(&mut self, wakes: &Receiver<Wake>) {
@@ -207,8 +223,12 @@ impl<'a> Watch<'a> {
 
     /// Sends what is due and says how long to wait at most.
     fn act(&mut self) -> Duration {
-        let Some(stop) = self.stop else { return Duration::from_secs(3600) };
         let now = monotonic_ms();
+        self.notice_lapse(now);
+        let Some(stop) = self.stop else {
+            let next = self.lapse.map_or(u64::MAX, |lapse| lapse.term_mono_ms);
+            return Duration::from_millis(next.saturating_sub(now).clamp(1, LOOK_MS));
+        };
         if now >= stop.kill_mono_ms {
             self.kill();
             return Duration::from_millis(100);
@@ -219,6 +239,21 @@ impl<'a> Watch<'a> {
         }
         let next = if self.term_sent { stop.kill_mono_ms } else { stop.term_mono_ms };
         Duration::from_millis(next.min(stop.kill_mono_ms).saturating_sub(now).max(1))
+    }
+
+    /// The lease is over when the agent has not moved its end by then: the coordinator may start the
+    /// job elsewhere, so nothing of it may stay here.
+    fn notice_lapse(&mut self, now: u64) {
+        let is_due = |lapse: &Stop| now >= lapse.term_mono_ms;
+        if self.stop.is_some() {
+            return;
+        }
+        // Written by the agent when it first hears how long the lease lasts; moved or removed later.
+        self.lapse = read_json(&self.folder.lapse()).unwrap_or(self.lapse);
+        if let Some(lapse) = self.lapse.filter(is_due) {
+            self.has_lapsed = true;
+            self.stop = Some(lapse);
+        }
     }
 
     /// SIGTERM to the group, while one of ours is in it: the number of an empty group is free for
@@ -242,6 +277,12 @@ impl<'a> Watch<'a> {
     fn exit(&self) -> Exit {
         let status = self.statuses[self.first_failed.unwrap_or(0)].unwrap_or(0);
         let exited = libc::WIFEXITED(status);
+        if self.has_lapsed && !(exited && libc::WEXITSTATUS(status) == code::FINISHED) {
+            // As a job of the SDK parks itself: no fault of the program's.
+            let message = "its lease was not renewed in time".to_owned();
+            let exit_code = Some(code::YIELDED);
+            return Exit { version: VERSION, exit_code, signal: None, refused: false, message };
+        }
         Exit {
             version: VERSION,
             exit_code: exited.then(|| libc::WEXITSTATUS(status)),

@@ -131,6 +131,13 @@ impl LeaseFolder {
         self.0.join("stop.json")
     }
 
+    /// Where the [`Stop`] lies that comes into force unless the lease is renewed. Only for a lease
+    /// that its agent keeps; the agent moves it with every exchange.
+    #[must_use]
+    pub fn lapse(&self) -> PathBuf {
+        self.0.join("lapse.json")
+    }
+
     /// Where [`Exit`] lies.
     #[must_use]
     pub fn exit(&self) -> PathBuf {

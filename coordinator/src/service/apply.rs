@@ -161,7 +161,12 @@ impl State {
         effects: &mut Effects,
     ) {
         let Some(job) = self.book.jobs.get_mut(&id) else { return };
-        job.has_sdk = true;
+        if !std::mem::replace(&mut job.has_sdk, true) {
+            // Its machines' agents keep its lease no longer.
+            let leases = self.book.leases.range((id, 0)..=(id, u64::MAX));
+            let nodes = leases.flat_map(|(_, lease)| lease.holders().map(str::to_owned));
+            effects.nodes.extend(nodes);
+        }
         if job.request.declaration.as_ref() == Some(declaration) {
             return;
         }

@@ -1,15 +1,24 @@
 //! The time that records are stamped with.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+use shockwave_core::engine::NOW_MOST_S;
 
 use crate::store::{StoreInfo, unix_now_s};
 
 /// The coordinator's clock: seconds since the store was made, never backwards, deaf to changes of
 /// the time of day while it runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    base_s: f64,
-    since: Instant,
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// The machine's monotonic clock.
+    Machine { base_s: f64, since: Instant },
+    /// Seconds that a driver sets, as bits.
+    Driven(Arc<AtomicU64>),
 }
 
 impl Clock {
@@ -17,12 +26,22 @@ impl Clock {
     #[must_use]
     pub fn new(store: &StoreInfo) -> Self {
         let by_day_s = unix_now_s() - store.made_unix_s;
-        Self { base_s: by_day_s.max(store.last_now_s), since: Instant::now() }
+        let base_s = by_day_s.max(store.last_now_s).min(NOW_MOST_S);
+        Self(Source::Machine { base_s, since: Instant::now() })
+    }
+
+    /// A clock that shows what its driver sets: the bits of seconds.
+    #[must_use]
+    pub fn driven(now_s: Arc<AtomicU64>) -> Self {
+        Self(Source::Driven(now_s))
     }
 
     /// Now, seconds.
     #[must_use]
     pub fn now_s(&self) -> f64 {
-        self.base_s + self.since.elapsed().as_secs_f64()
+        match &self.0 {
+            Source::Machine { base_s, since } => base_s + since.elapsed().as_secs_f64(),
+            Source::Driven(now_s) => f64::from_bits(now_s.load(Ordering::Relaxed)),
+        }
     }
 }

@@ -15,13 +15,15 @@ use super::bell::Bell;
 use super::book::Token;
 use super::clock::Clock;
 use super::record::Record;
-use crate::store::{NewRecord, QUEUE_RECORDS, StoreInfo, Writer, WriterState, unix_now_s};
+use crate::store::{
+    Log, NewRecord, QUEUE_RECORDS, StoreInfo, Writer, WriterState, fail_point, unix_now_s,
+};
 
 /// Work for the owner: a closure that is run on its state.
 type Work = Box<dyn FnOnce(&mut Owner) + Send>;
 
 /// An answer that waits for the disk; it is told why it must not wait any longer, if so.
-type Release = Box<dyn FnOnce(Option<&str>) + Send>;
+pub type Release = Box<dyn FnOnce(Option<&str>) + Send>;
 
 /// Asks the owner. Cheap to clone.
 #[derive(Clone)]
@@ -68,8 +70,8 @@ pub struct Owner {
     pub state: State,
     /// What is known of the store.
     pub store: StoreInfo,
-    /// When each machine's agent was last heard.
-    pub heard: BTreeMap<String, Instant>,
+    /// When each machine's agent was last heard, coordinator's clock, seconds.
+    pub heard: BTreeMap<String, f64>,
     /// Open directive streams by job: such a job hears of a yield without a signal.
     pub followers: BTreeMap<u64, u32>,
     /// What each machine is to have has changed this often.
@@ -80,7 +82,7 @@ pub struct Owner {
     /// by job and lease epoch. Agents say it again after a restart.
     pub reserved: BTreeMap<(u64, u64), BTreeMap<String, u32>>,
     clock: Clock,
-    writer: Writer,
+    writer: Box<dyn Log>,
     durable: u64,
     trouble: Option<String>,
     waiting: VecDeque<(u64, Release)>,
@@ -119,29 +121,8 @@ pub fn start(
     let (planner, requests) = mpsc::channel(1);
     let handle = Handle { work: sender };
     let written = parts.writer.state();
-    let accounts = watch::channel(tokens(&parts.state)).0;
-    let owner = Owner {
-        durable: parts.state.book.number,
-        state: parts.state,
-        store: parts.store,
-        heard: BTreeMap::new(),
-        followers: BTreeMap::new(),
-        generations: BTreeMap::new(),
-        dismissed: BTreeSet::new(),
-        reserved: BTreeMap::new(),
-        clock: parts.clock,
-        writer: parts.writer,
-        trouble: None,
-        waiting: VecDeque::new(),
-        job_bell: Bell::new(),
-        node_bell: Bell::new(),
-        log_bell: watch::channel(0).0,
-        accounts,
-        planner,
-        planning: None,
-        tick_after: Instant::now(),
-        snapshot: 0,
-    };
+    let (log, clock) = (Box::new(parts.writer), parts.clock);
+    let owner = Owner { planner, ..Owner::new(parts.state, parts.store, log, clock) };
     super::planner::start(parts.policy, requests, handle.clone());
     (handle, tokio::spawn(owner.run(receiver, written, stop)))
 }
@@ -161,6 +142,34 @@ fn tokens(state: &State) -> Arc<Vec<Token>> {
 pub struct StoreFailure(Arc<crate::store::StoreError>);
 
 impl Owner {
+    /// An owner for a driver of its own: it has to tick, to look after things each second, and to
+    /// say what is durable. Nobody plans beside it.
+    #[must_use]
+    pub fn new(state: State, store: StoreInfo, log: Box<dyn Log>, clock: Clock) -> Self {
+        Self {
+            durable: state.book.number,
+            accounts: watch::channel(tokens(&state)).0,
+            state,
+            store,
+            heard: BTreeMap::new(),
+            followers: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            dismissed: BTreeSet::new(),
+            reserved: BTreeMap::new(),
+            clock,
+            writer: log,
+            trouble: None,
+            waiting: VecDeque::new(),
+            job_bell: Bell::new(),
+            node_bell: Bell::new(),
+            log_bell: watch::channel(0).0,
+            planner: mpsc::channel(1).0,
+            planning: None,
+            tick_after: Instant::now(),
+            snapshot: 0,
+        }
+    }
+
     async fn run(
         mut self,
         mut work: mpsc::Receiver<Work>,
@@ -187,10 +196,7 @@ impl Owner {
                 _ = stop.changed() => return self.close(written).await,
                 Some(work) = work.recv() => work(&mut self),
                 () = tokio::time::sleep_until(wake.into()) => self.tick(),
-                _ = watch_nodes.tick() => {
-                    self.find_lost_nodes();
-                    self.renew_for_commands();
-                }
+                _ = watch_nodes.tick() => self.each_second(),
             }
         }
     }
@@ -236,8 +242,10 @@ impl Owner {
             job_id: record.job_id(),
             body,
         };
+        fail_point("owner.append");
         self.writer.append(new).map_err(|error| Status::unavailable(error.to_string()))?;
         let effects = self.state.apply(stamp, record);
+        fail_point("owner.applied");
         self.tell(&effects);
         Ok(effects)
     }
@@ -262,10 +270,9 @@ impl Owner {
     /// # Errors
     /// In one sentence.
     pub fn take_snapshot(&mut self) -> Result<(), String> {
-        let snapshot = self.state.save()?;
+        let (snapshot, version) = (self.state.save()?, super::recover::SNAPSHOT_VERSION);
         let number = snapshot.number;
-        let handed = self.writer.snapshot(snapshot, super::recover::SNAPSHOT_VERSION);
-        handed.map_err(|error| error.to_string())?;
+        self.writer.snapshot(snapshot, version).map_err(|error| error.to_string())?;
         self.snapshot = number;
         Ok(())
     }
@@ -279,19 +286,6 @@ impl Owner {
             *self.generations.entry(node.clone()).or_insert(0) += 1;
             self.node_bell.ring(node);
         }
-    }
-
-    /// Wakes a machine's agent although the log says nothing new to it.
-    pub fn tell_node(&mut self, node: &str) {
-        let effects = Effects { nodes: BTreeSet::from([node.to_owned()]), ..Effects::default() };
-        self.tell(&effects);
-    }
-
-    /// A machine will not be heard again.
-    pub fn forget_node(&mut self, node: &str) {
-        self.heard.remove(node);
-        self.generations.remove(node);
-        self.dismissed.remove(node);
     }
 
     /// A bell that rings at each change of a job.
@@ -323,8 +317,9 @@ impl Owner {
         self.release(Box::new(move |_| drop(accounts.send_replace(tokens))));
     }
 
-    /// Runs `release` once everything that is known now is durable.
-    fn release(&mut self, release: Release) {
+    /// Runs `release` once everything that is known now is durable, or with the reason why it need
+    /// not be waited for.
+    pub fn release(&mut self, release: Release) {
         match &self.trouble {
             _ if self.durable >= self.state.book.number => release(None),
             Some(trouble) => release(Some(trouble)),
@@ -332,7 +327,8 @@ impl Owner {
         }
     }
 
-    fn on_written(&mut self, state: &WriterState) {
+    /// Hears how far the log is: whatever waited for it is released.
+    pub fn on_written(&mut self, state: &WriterState) {
         if state.trouble != self.trouble {
             match &state.trouble {
                 Some(trouble) => tracing::error!(trouble, "the log cannot be written"),
@@ -344,6 +340,7 @@ impl Owner {
         self.log_bell.send_replace(self.durable);
         while self.waiting.front().is_some_and(|(number, _)| *number <= self.durable) {
             if let Some((_, release)) = self.waiting.pop_front() {
+                fail_point("owner.release");
                 release(None);
             }
         }
@@ -353,7 +350,8 @@ impl Owner {
         }
     }
 
-    fn tick(&mut self) {
+    /// Time has passed.
+    pub fn tick(&mut self) {
         if !self.append_own(&Record::Tick) {
             self.tick_after = Instant::now() + Duration::from_secs(1);
         }

@@ -1,36 +1,43 @@
 //! What the owner looks after by the second: machines that fall silent, plain commands that cannot
 //! speak for themselves.
 
-use std::time::Instant;
+use std::collections::BTreeSet;
 
 use super::LOST_AFTER;
+use super::apply::Effects;
 use super::owner::Owner;
 use super::record::Record;
 
 impl Owner {
-    pub(super) fn find_lost_nodes(&mut self) {
-        let late = LOST_AFTER;
+    /// What is looked at each second.
+    pub fn each_second(&mut self) {
+        self.find_lost_nodes();
+        self.renew_for_commands();
+    }
+
+    fn find_lost_nodes(&mut self) {
+        let (late_s, now_s) = (LOST_AFTER.as_secs_f64(), self.now_s());
         let up = self.state.book.nodes.iter().filter(|(_, node)| !node.lost);
         let lost: Vec<_> = up
             .map(|(name, _)| name.clone())
-            .filter(|name| self.heard.get(name).is_none_or(|heard| heard.elapsed() > late))
+            .filter(|name| self.heard.get(name).is_none_or(|heard_s| now_s - heard_s > late_s))
             .collect();
         for node in lost {
             // After a start nobody has been heard yet: everybody gets the whole time.
             if let std::collections::btree_map::Entry::Vacant(entry) =
                 self.heard.entry(node.clone())
             {
-                entry.insert(Instant::now());
+                entry.insert(now_s);
                 continue;
             }
-            let why = format!("its agent was not heard for {} s", late.as_secs());
+            let why = format!("its agent was not heard for {late_s} s");
             tracing::warn!(node, why, "a machine is lost");
             let _ = self.append_own(&Record::Lost { node, why });
         }
     }
 
     /// A plain command cannot renew its lease: its machines' agents speak for it.
-    pub(super) fn renew_for_commands(&mut self) {
+    fn renew_for_commands(&mut self) {
         let ttl_s = self.state.configuration.engine.ttl_s;
         let now_s = self.now_s();
         let engine = &self.state.engine;
@@ -51,8 +58,21 @@ impl Owner {
         let (Some(lease), Some(job)) = (book.leases.get(&key), book.jobs.get(&key.0)) else {
             return false;
         };
-        let heard =
-            |node: &str| self.heard.get(node).is_some_and(|heard| heard.elapsed() < LOST_AFTER);
+        let (late_s, now_s) = (LOST_AFTER.as_secs_f64(), self.now_s());
+        let heard = |node: &str| self.heard.get(node).is_some_and(|it| now_s - it < late_s);
         !job.has_sdk && lease.is_whole() && lease.holders().all(heard)
+    }
+
+    /// Wakes a machine's agent although the log says nothing new to it.
+    pub fn tell_node(&mut self, node: &str) {
+        let effects = Effects { nodes: BTreeSet::from([node.to_owned()]), ..Effects::default() };
+        self.tell(&effects);
+    }
+
+    /// A machine will not be heard again.
+    pub fn forget_node(&mut self, node: &str) {
+        self.heard.remove(node);
+        self.generations.remove(node);
+        self.dismissed.remove(node);
     }
 }

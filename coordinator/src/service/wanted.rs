@@ -1,6 +1,6 @@
 //! What a machine is to run: its part of every lease, as its agent is told.
 
-use shockwave_core::types::NodeShare;
+use shockwave_core::types::{JobId, NodeShare};
 use shockwave_proto::env;
 use shockwave_proto::v1::{Assignment, LeaseRef, StopOrder};
 
@@ -38,7 +38,6 @@ impl Owner {
         let before = &lease.placement.parts[..index];
         let chief = lease.placement.parts.first().map(|part| &part.node.0);
         let chief = chief.and_then(|name| self.state.book.nodes.get(name));
-        let ttl_ms = to_ms(settings.ttl_s);
         Assignment {
             lease: Some(LeaseRef { job_id: lease.job, lease_epoch: lease.epoch }),
             nonce: lease.nonce.clone(),
@@ -52,13 +51,21 @@ impl Owner {
             group_rank: index as u32,
             master_addr: chief.map_or_else(|| "127.0.0.1".into(), |node| node.address.clone()),
             master_port: self.rendezvous_port(lease).unwrap_or(0),
-            ttl_ms,
+            ttl_ms: to_ms(self.left_s(lease)),
             checkpoint_dir: job.request.checkpoint_dir.clone(),
             log_bytes_max: self.state.configuration.log_bytes_max,
             go: self.may_go(lease),
             stop: self.stop_order(lease, &part.node.0),
             grace_ms: to_ms(job.grace_s(settings)),
+            kept_by_agent: !job.has_sdk,
         }
+    }
+
+    /// Time left of a lease, seconds.
+    fn left_s(&self, lease: &Lease) -> f64 {
+        let status = self.state.engine.lease(JobId(lease.job));
+        let current = status.filter(|status| status.lease_epoch == lease.epoch);
+        current.map_or(0.0, |status| (status.expires_s - self.now_s()).max(0.0))
     }
 
     fn variables(

@@ -26,7 +26,7 @@ pub use log::{LogReader, Snapshot, StoredRecord};
 pub use open::unix_now_s;
 pub use open::{Store, StoreInfo};
 pub use schema::current_version;
-pub use writer::{NewRecord, QUEUE_RECORDS, Writer, WriterState};
+pub use writer::{Log, NewRecord, QUEUE_RECORDS, Writer, WriterState};
 
 /// Why the store refuses.
 #[derive(Debug, thiserror::Error)]

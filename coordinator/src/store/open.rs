@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
 
+use shockwave_core::engine::NOW_MOST_S;
+
 use super::{LogReader, StoreError, Writer, mark, schema};
 use crate::files::{FileLock, MODE_PRIVATE, at, make_folder};
 
@@ -123,8 +125,15 @@ fn prepare(path: &Path, mut connection: Connection) -> Result<StoreInfo, StoreEr
             Ok((row.get(0)?, row.get(1)?))
         })
         .optional()?;
-    transaction.commit()?;
     let (last_number, last_now_s) = last.unwrap_or((0, 0.0));
+    for (what, seconds) in [("it was made at", made_unix_s), ("its last record is of", last_now_s)]
+    {
+        if !(0.0..=NOW_MOST_S).contains(&seconds) {
+            let what = format!("{what} {seconds} s, which is no time");
+            return Err(StoreError::Damaged { path: path.to_owned(), what });
+        }
+    }
+    transaction.commit()?;
     Ok(StoreInfo {
         path: path.to_owned(),
         epoch: epoch.unsigned_abs(),

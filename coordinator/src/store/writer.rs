@@ -39,6 +39,31 @@ pub struct WriterState {
     pub ended: Option<Arc<StoreError>>,
 }
 
+/// Where records go. The service needs no more of a store than this.
+pub trait Log: Send {
+    /// Takes a record; it is durable only once the state of the log says so.
+    ///
+    /// # Errors
+    /// When no more can be taken now, or ever.
+    fn append(&self, record: NewRecord) -> Result<(), StoreError>;
+
+    /// Takes a snapshot; `version` is the program that can read it again.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    fn snapshot(&self, snapshot: Snapshot, version: &str) -> Result<(), StoreError>;
+}
+
+impl Log for Writer {
+    fn append(&self, record: NewRecord) -> Result<(), StoreError> {
+        self.send(Work::Record(record))
+    }
+
+    fn snapshot(&self, snapshot: Snapshot, version: &str) -> Result<(), StoreError> {
+        self.send(Work::Snapshot(snapshot, version.into()))
+    }
+}
+
 enum Work {
     Record(NewRecord),
     Snapshot(Snapshot, String),
@@ -84,7 +109,7 @@ impl Writer {
     /// # Errors
     /// When the queue is full, or the writer has ended.
     pub fn append(&self, record: NewRecord) -> Result<(), StoreError> {
-        self.send(Work::Record(record))
+        Log::append(self, record)
     }
 
     /// Hands a snapshot to the writer. `version` is the program that can read it again.
@@ -92,7 +117,7 @@ impl Writer {
     /// # Errors
     /// When the queue is full, or the writer has ended.
     pub fn snapshot(&self, snapshot: Snapshot, version: &str) -> Result<(), StoreError> {
-        self.send(Work::Snapshot(snapshot, version.into()))
+        Log::snapshot(self, snapshot, version)
     }
 
     fn send(&self, work: Work) -> Result<(), StoreError> {
@@ -142,6 +167,7 @@ fn serve(
                     fail_point("store.committed");
                     if let Some(last) = last {
                         mark.note(last);
+                        fail_point("store.marked");
                     }
                     report.send_modify(|state| {
                         state.durable = last.unwrap_or(state.durable);
@@ -176,6 +202,7 @@ fn commit(
         match work {
             Work::Record(record) => {
                 insert(&transaction, epoch, record)?;
+                fail_point("store.inserted");
                 last = Some(record.number);
             }
             Work::Snapshot(snapshot, version) => keep(&transaction, snapshot, version)?,

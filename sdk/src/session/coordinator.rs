@@ -87,7 +87,8 @@ impl Coordinator {
             }
             Directive::Park => {
                 let reason = "no answer from the coordinator for longer than the lease".into();
-                (Outcome::Yielded { reason }, YieldCause::Ttl, None)
+                // Whoever did not answer for so long is not waited for: others may be about to run.
+                (Outcome::Yielded { reason }, YieldCause::Ttl, Some(Instant::now()))
             }
         };
         Some(Stop { outcome, cause, deadline })

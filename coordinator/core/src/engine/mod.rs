@@ -38,6 +38,7 @@ pub use reactor::{Engine, RestoreError, Snapshot};
 pub use settings::{Planning, Settings, SettingsError};
 pub use status::{LeaseStatus, NodeStatus};
 pub use submission::{Declaration, Demand, Submission, Terms};
+pub use time::NOW_MOST_S;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::time::NOW_MOST_S;
 use super::{Action, Event, Planning, Refusal, Settings, SettingsError, clock::Step, state::State};
 use crate::{
     policies::Policy,
@@ -88,13 +89,14 @@ impl Engine {
     }
 
     /// Takes in one event that happens at `now_s` (seconds on the driver's clock, from 0; a time
-    /// before the last event's counts as that one) and says what is to be done.
+    /// before the last event's counts as that one, one beyond [`NOW_MOST_S`] as that) and says what
+    /// is to be done.
     ///
     /// Whatever is due by `now_s` is done first. Never fails: an event that cannot be is answered
     /// with [`Action::Refused`].
     pub fn handle(&mut self, event: Event, now_s: f64) -> Vec<Action> {
         if now_s.is_finite() && now_s > self.state.now_s {
-            self.state.now_s = now_s;
+            self.state.now_s = now_s.min(NOW_MOST_S);
         }
         let mut turn = Turn { now_s: self.state.now_s, out: Vec::new(), touched: Vec::new() };
         if matches!(event, Event::Started) {

@@ -108,14 +108,13 @@ impl Engine {
 
     /// Every lease, those of ended jobs included as long as their processes are not gone.
     pub fn leases(&self) -> impl Iterator<Item = LeaseStatus> + '_ {
-        self.state.leases.values().map(|lease| LeaseStatus {
-            job: lease.job,
-            lease_epoch: lease.epoch,
-            gpus: lease.placement.gpus(),
-            granted_s: lease.granted_s,
-            expires_s: lease.expires_s,
-            live: lease.is_live(),
-        })
+        self.state.leases.values().map(status_of)
+    }
+
+    /// The lease of a job, if it has one.
+    #[must_use]
+    pub fn lease(&self, job: JobId) -> Option<LeaseStatus> {
+        self.state.leases.get(&job).map(status_of)
     }
 
     /// Every node.
@@ -141,5 +140,16 @@ impl Engine {
     #[must_use]
     pub fn cluster_view(&self) -> ClusterView {
         self.view_now().0
+    }
+}
+
+fn status_of(lease: &super::lease::Lease) -> LeaseStatus {
+    LeaseStatus {
+        job: lease.job,
+        lease_epoch: lease.epoch,
+        gpus: lease.placement.gpus(),
+        granted_s: lease.granted_s,
+        expires_s: lease.expires_s,
+        live: lease.is_live(),
     }
 }

@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+/// Latest moment, seconds: rounds of every length can still be counted there.
+pub const NOW_MOST_S: f64 = 1e11;
+
 /// A moment on the driver's clock, seconds; finite.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -73,6 +73,78 @@ fn brute_fewest(counts: &[u32], gpus: u32) -> Option<u32> {
         .min()
 }
 
+/// Free slots by node, and who chooses among them.
+struct Cluster(Vec<(NodeId, Vec<DeviceInfo>)>);
+
+impl Cluster {
+    fn take(&mut self, placement: &Placement) {
+        for (node, devices) in &mut self.0 {
+            let part = placement.parts.iter().find(|part| part.node == *node);
+            devices.retain(|device| part.is_none_or(|part| !part.slots.contains(&device.slot)));
+        }
+    }
+
+    fn give(&mut self, placement: &Placement) {
+        for part in &placement.parts {
+            let devices = self.0.iter_mut().find(|(node, _)| *node == part.node).unwrap();
+            devices.1.extend(node("", &part.slots).1);
+            devices.1.sort_by_key(|device| device.slot);
+        }
+    }
+
+    /// The first free devices in the order of the nodes.
+    fn first_fit(&self, gpus: u32) -> Placement {
+        let mut left = gpus as usize;
+        let mut parts = Vec::new();
+        for (node, devices) in self.0.iter().filter(|(_, devices)| !devices.is_empty()) {
+            let slots: Vec<u32> = devices.iter().take(left).map(|device| device.slot).collect();
+            left -= slots.len();
+            parts.push(NodeShare { node: node.clone(), slots });
+            if left == 0 {
+                break;
+            }
+        }
+        Placement { parts }
+    }
+}
+
+/// A long run of gangs that come and go on 16 nodes of 8: how many are split that would fit on one
+/// node of an empty cluster, by this placement and by first fit.
+#[test]
+fn fewer_gangs_are_split_than_by_first_fit() {
+    let names: Vec<String> = (0..16).map(|index| format!("n{index:02}")).collect();
+    let all = || names.iter().map(|name| node(name, &[0, 1, 2, 3, 4, 5, 6, 7])).collect();
+    let (mut ours, mut theirs) = (Cluster(all()), Cluster(all()));
+    let mut running: Vec<(u32, Placement, Placement)> = Vec::new();
+    let (mut splits, mut placed) = ((0, 0), 0);
+    let mut random = 1_u64;
+    let mut draw = |below: u64| {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    for _ in 0..20_000 {
+        let gpus = [1, 1, 1, 2, 2, 4, 4, 8][draw(8) as usize];
+        let used: u32 = running.iter().map(|(gpus, ..)| gpus).sum();
+        if used + gpus > 120 {
+            let (_, our, their) = running.swap_remove(draw(running.len() as u64) as usize);
+            ours.give(&our);
+            theirs.give(&their);
+            continue;
+        }
+        let our = free(&ours.0).place(&Wish::any(gpus)).unwrap();
+        let their = theirs.first_fit(gpus);
+        splits.0 += u32::from(our.parts.len() > 1);
+        splits.1 += u32::from(their.parts.len() > 1);
+        placed += 1;
+        ours.take(&our);
+        theirs.take(&their);
+        running.push((gpus, our, their));
+    }
+    println!("of {placed} gangs split: {} here, {} by first fit", splits.0, splits.1);
+    assert!(splits.0 * 2 < splits.1, "{splits:?} of {placed}");
+}
+
 proptest! {
     #[test]
     fn as_few_nodes_as_brute_force(

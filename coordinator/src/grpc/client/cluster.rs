@@ -44,6 +44,6 @@ pub(crate) fn info(owner: &Owner, name: &str, node: &Node) -> NodeInfo {
         name: name.to_owned(),
         devices,
         state: state.into(),
-        heard_ago_s: owner.heard.get(name).map_or(0.0, |heard| heard.elapsed().as_secs_f64()),
+        heard_ago_s: owner.heard.get(name).map_or(0.0, |heard_s| owner.now_s() - heard_s),
     }
 }

@@ -5,6 +5,10 @@ mod follow;
 mod renew;
 mod report;
 
+pub use declare::take_declaration;
+pub use renew::take_renewal;
+pub use report::take_report;
+
 use std::pin::Pin;
 use std::sync::Arc;
 

@@ -81,7 +81,7 @@ fn machine(owner: &Owner, name: &str, node: &Node, drained: Option<&String>) -> 
         drained: drained.filter(|why| *why != LEAVING).cloned(),
         is_leaving: drained.is_some_and(|why| why == LEAVING),
         leases: 0,
-        silent_s: owner.heard.get(name).map_or(0.0, |heard| heard.elapsed().as_secs_f64()),
+        silent_s: owner.heard.get(name).map_or(0.0, |heard_s| owner.now_s() - heard_s),
     }
 }
 

@@ -9,6 +9,7 @@
 //! Architecture invariant: that Slurm calls a job over does not end a lease. Only an agent's word
 //! or the lease's own time does: a machine that is cut off may still train.
 
+mod act;
 mod command;
 mod decide;
 mod facts;
@@ -26,7 +27,7 @@ use tokio::sync::watch;
 
 use self::command::Slurm;
 use self::decide::{Act, Machine, Standing};
-use self::pilot::{Pilot, Pilots};
+use self::pilot::Pilots;
 use self::queue::{Phase, Queue};
 use self::script::Site;
 use self::settings::Pool;
@@ -38,12 +39,8 @@ use crate::service::Shared;
 const LOOK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
 /// How often decisions are made.
 const TICK: Duration = Duration::from_secs(1);
-/// Wait after the first failure of a pool, and the longest, seconds.
-const BACKOFF_S: (f64, f64) = (10.0, 600.0);
 /// How long a host on which something was wrong is not asked for, seconds.
 const EXCLUDE_S: f64 = 3600.0;
-/// Failures to join on one host after which it is not asked for.
-const HOST_FAILURES_MAX: u32 = 2;
 
 /// What the launcher is started with.
 pub struct Parts {
@@ -309,157 +306,6 @@ impl Launcher {
             }
         }
         acts
-    }
-
-    async fn carry_out(&mut self, index: usize, act: Act, machines: &BTreeMap<String, Machine>) {
-        let now_s = self.now_s();
-        match act {
-            Act::Submit => self.submit(index).await,
-            Act::Dismiss(name) => {
-                let Some(machine) = machines.get(&name) else { return };
-                tracing::info!(node = machine.node, "a machine is given back");
-                if let Some(pilot) = self.pilots.get_mut(&name) {
-                    pilot.sight.dismissed_s = Some(now_s);
-                }
-                self.dismiss(machine.node.clone()).await;
-            }
-            Act::Cancel(name, failed) => {
-                if let Some(why) = failed {
-                    self.failed(index, &name, &why);
-                }
-                tracing::info!(name, "a Slurm job is ended");
-                match self.slurm.cancel(&name).await {
-                    Ok(()) => {
-                        if let Some(pilot) = self.pilots.get_mut(&name) {
-                            pilot.sight.cancelled_s = Some(now_s);
-                        }
-                    }
-                    Err(error) => self.tell_trouble(&error.to_string()),
-                }
-            }
-            Act::Lose(name) => {
-                if let Some(machine) = machines.get(&name) {
-                    let state = self.pilots.get_mut(&name).and_then(|it| it.sight.seen.clone());
-                    let state = state.map_or_else(|| "unknown".into(), |seen| seen.state);
-                    let why = format!("Slurm says that its job is over ({state})");
-                    facts::lose(&self.shared, machine.node.clone(), why).await;
-                }
-            }
-            Act::Forget(name, failed) => {
-                self.forget(index, &name, failed, machines.get(&name)).await
-            }
-        }
-    }
-
-    async fn dismiss(&self, node: String) {
-        let ask = move |owner: &mut crate::service::owner::Owner| {
-            owner.dismissed.insert(node.clone());
-            owner.tell_node(&node);
-            Ok(())
-        };
-        let _ = self.shared.handle.ask(ask).await;
-    }
-
-    /// Asks Slurm for a node: written down first.
-    async fn submit(&mut self, index: usize) {
-        let now_s = self.now_s();
-        let pool = self.pools[index].pool.clone();
-        let pilot = self.pilots.add(&pool.name, now_s);
-        if !self.save() {
-            self.pilots.all.pop();
-            return;
-        }
-        self.passes.send_replace(Arc::new(self.pilots.passes()));
-        let answer = self.hand_in(index, &pool, &pilot).await;
-        let answered_s = self.now_s();
-        if let Some(known) = self.pilots.get_mut(&pilot.name) {
-            known.sight.asked_s = answered_s;
-            known.sight.refused.clone_from(&answer.as_ref().err().cloned());
-        }
-        match answer {
-            Ok(()) => tracing::info!(name = pilot.name, "Slurm is asked for a node"),
-            // Whether it is there all the same is seen in the queue.
-            Err(why) => self.back_off(index, &pilot.name, &why),
-        }
-        self.looked_s = self.looked_s.min(answered_s - LOOK.1.as_secs_f64() + 1.0);
-    }
-
-    async fn hand_in(&self, index: usize, pool: &Pool, pilot: &Pilot) -> Result<(), String> {
-        let folder = self.site.folder().join(&pilot.name);
-        let text = |error: FileError| error.to_string();
-        make_folder(&folder).map_err(text)?;
-        write_atomic(&folder.join("token"), self.pilots.token(pilot).as_bytes()).map_err(text)?;
-        let now_s = self.now_s();
-        let hosts = self.pools[index].hosts.iter();
-        let exclude: Vec<String> = hosts
-            .filter(|(_, (until_s, _))| *until_s > now_s)
-            .map(|(host, _)| host.clone())
-            .collect();
-        let options = script::options(pool, &pilot.name, &folder, pool.devices_per_node, &exclude);
-        let script = script::pilot(&self.site, pool, &pilot.name, &folder);
-        self.slurm.submit(&options, &script).await.map_err(|error| error.to_string())
-    }
-
-    /// A node could not be had.
-    fn failed(&mut self, index: usize, name: &str, why: &str) {
-        let host = self.pilots.get_mut(name).and_then(|pilot| pilot.sight.seen.clone());
-        let now_s = self.now_s();
-        if let Some(host) = host.map(|seen| seen.host).filter(|host| !host.is_empty()) {
-            let known = self.pools[index].hosts.entry(host).or_insert((0.0, 0));
-            known.1 += 1;
-            if known.1 >= HOST_FAILURES_MAX {
-                known.0 = now_s + EXCLUDE_S;
-            }
-        }
-        self.back_off(index, name, why);
-    }
-
-    fn back_off(&mut self, index: usize, name: &str, why: &str) {
-        let now_s = self.now_s();
-        let state = &mut self.pools[index];
-        state.failures = state.failures.saturating_add(1);
-        let wait_s = BACKOFF_S.0 * f64::from(2_u32.saturating_pow(state.failures - 1));
-        let wait_s = wait_s.min(BACKOFF_S.1);
-        state.standing.not_before_s = now_s + wait_s;
-        let (pool, failures) = (&state.pool.name, state.failures);
-        tracing::warn!(
-            pool,
-            name,
-            failures,
-            "no node from Slurm: {why}; asked again in {wait_s:.0} s at the earliest"
-        );
-    }
-
-    async fn forget(
-        &mut self,
-        index: usize,
-        name: &str,
-        failed: Option<String>,
-        machine: Option<&Machine>,
-    ) {
-        if let Some(machine) = machine
-            && !facts::leave(&self.shared, machine.node.clone()).await
-        {
-            return;
-        }
-        let folder = self.site.folder().join(name);
-        if let Some(why) = failed {
-            let was_counted =
-                self.pilots.get_mut(name).is_some_and(|pilot| pilot.sight.refused.is_some());
-            if !was_counted {
-                let said = facts::last_line(&folder.join("log"));
-                self.failed(index, name, &format!("{why}{said}"));
-            }
-        }
-        self.pilots.all.retain(|pilot| pilot.name != name);
-        self.save();
-        self.passes.send_replace(Arc::new(self.pilots.passes()));
-        if let Err(error) = std::fs::remove_dir_all(&folder)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, folder = %folder.display(), "cannot remove");
-        }
-        tracing::info!(name, "a Slurm job is over");
     }
 
     /// Machines of pilots that nobody remembers: forgotten once their leases' time is over.

@@ -190,6 +190,23 @@ impl Pool {
     }
 }
 
+/// Checks the pools of a coordinator together.
+///
+/// # Errors
+/// One sentence that names the pool.
+pub fn check_all(pools: &[Pool], has_jobs: bool) -> Result<(), String> {
+    for (index, pool) in pools.iter().enumerate() {
+        pool.check().map_err(|error| error.to_string())?;
+        if pools[..index].iter().any(|earlier| earlier.name == pool.name) {
+            return Err(format!("two slurm pools have the name `{}`", pool.name));
+        }
+    }
+    if !pools.is_empty() && !has_jobs {
+        return Err("slurm pools need `jobs`, a folder that all nodes share".into());
+    }
+    Ok(())
+}
+
 fn has_space(text: &str) -> bool {
     text.chars().any(|it| it.is_whitespace() || it.is_control())
 }
