@@ -41,7 +41,8 @@ fn a_plain_command_ends_with_its_lease() {
     let coordinator = Coordinator::start(&folder.path().join("serve"), serve).unwrap();
     let first = agent(&coordinator, folder.path());
     let file = folder.path().join("pids");
-    let script = format!("trap '' TERM; echo $$ >> {}; while :; do sleep 0.1; done", file.display());
+    let script =
+        format!("trap '' TERM; echo $$ >> {}; while :; do sleep 0.1; done", file.display());
     let id = coordinator.submit("cut off", &["sh".into(), "-c".into(), script]).unwrap();
     let pids = || -> Vec<i32> {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
