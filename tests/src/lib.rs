@@ -4,6 +4,7 @@
 //! the workspace, not with this package alone.
 
 pub mod coordinator;
+pub mod fuzz;
 pub mod programs;
 pub mod samples;
 pub mod slurm;

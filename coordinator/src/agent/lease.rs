@@ -197,6 +197,15 @@ impl Lease {
 
     /// Takes a stop order. One that was given can only come earlier.
     pub(super) fn stop(&mut self, order: StopOrder) {
+        if self.phase == Phase::Reserved {
+            // The order came before the start: without an end of its own it would be kept for good.
+            self.phase = Phase::Ended(Exit {
+                version: VERSION,
+                exit_code: Some(shockwave_proto::exit::YIELDED),
+                message: "it was to end before it had been started".to_owned(),
+                ..Exit::default()
+            });
+        }
         if self.phase != Phase::Running {
             return;
         }

@@ -40,6 +40,9 @@ mod trace;
 
 use std::process::ExitCode;
 
+pub use job_file::JobTerms;
+pub use serve::ServeSettings;
+
 use clap::{Parser, Subcommand};
 
 /// Shares GPUs fairly and fast among training jobs that change their own batch size.

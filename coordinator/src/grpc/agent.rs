@@ -275,6 +275,7 @@ fn reason(status: &v1::WorkerStatus, was_told: bool) -> ReleaseReason {
         (WorkerState::Refused, ..) => ReleaseReason::StartFailed { why: status.message.clone() },
         (_, Some(exit::YIELDED), _) => ReleaseReason::Yielded,
         (_, Some(code), _) => ReleaseReason::Exited { code },
+        (WorkerState::Lost, ..) => ReleaseReason::Lost,
         (_, None, Some(_)) if was_told => ReleaseReason::Killed,
         (_, None, signal) => ReleaseReason::Signalled { signal: signal.unwrap_or(libc::SIGKILL) },
     }

@@ -153,19 +153,16 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         policy: options.configuration.policy()?,
         store: info.clone(),
         writer,
+        started: Record::Started {
+            configuration: Box::new(options.configuration.clone()),
+            program: env!("CARGO_PKG_VERSION").into(),
+        },
     };
-    let (handle, owner) = owner::start(parts, stopped.clone());
-    let record = Record::Started {
-        configuration: Box::new(options.configuration.clone()),
-        program: env!("CARGO_PKG_VERSION").into(),
-    };
-    let started = handle.ask(move |owner| {
-        owner.append(&record)?;
-        Ok(owner.accounts())
-    });
     // Refused where the owner has ended with the reason, or the disk is full.
     let refused = |status: tonic::Status| StoreError::Refused(status.message().to_owned());
-    let accounts = started.await.map_err(refused)?;
+    let (handle, owner) = owner::start(parts, stopped.clone()).map_err(refused)?;
+    // Answered once the start is durable.
+    let accounts = handle.ask(|owner| Ok(owner.accounts())).await.map_err(refused)?;
     let address = AddressFile::new(&options, listen, &info.secret);
     let jobs_dir =
         std::path::absolute(&options.jobs_dir).unwrap_or_else(|_| options.jobs_dir.clone());

@@ -108,23 +108,28 @@ pub struct Parts {
     pub clock: Clock,
     /// The planner's own instance of the policy.
     pub policy: Box<dyn Policy>,
+    /// The start itself: taken before time passes, so that nobody is blamed for what lies before it.
+    pub started: Record,
 }
+
+/// The owner's task: why it ended.
+pub type Task = tokio::task::JoinHandle<Result<(), StoreFailure>>;
 
 /// Starts the owner. It ends when `stop` is set, or when the log cannot be written for good: then
 /// the task's result says why.
-#[must_use]
-pub fn start(
-    parts: Parts,
-    stop: watch::Receiver<bool>,
-) -> (Handle, tokio::task::JoinHandle<Result<(), StoreFailure>>) {
+///
+/// # Errors
+/// The log does not take the start.
+pub fn start(parts: Parts, stop: watch::Receiver<bool>) -> Result<(Handle, Task), Status> {
     let (sender, receiver) = mpsc::channel(WORK_MAX);
     let (planner, requests) = mpsc::channel(1);
     let handle = Handle { work: sender };
     let written = parts.writer.state();
     let (log, clock) = (Box::new(parts.writer), parts.clock);
-    let owner = Owner { planner, ..Owner::new(parts.state, parts.store, log, clock) };
+    let mut owner = Owner { planner, ..Owner::new(parts.state, parts.store, log, clock) };
+    owner.append(&parts.started)?;
     super::planner::start(parts.policy, requests, handle.clone());
-    (handle, tokio::spawn(owner.run(receiver, written, stop)))
+    Ok((handle, tokio::spawn(owner.run(receiver, written, stop))))
 }
 
 fn not_accepted(trouble: &str) -> Status {

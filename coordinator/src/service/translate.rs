@@ -137,6 +137,7 @@ pub fn note_release(job: &mut Job, lease_epoch: u64, reason: Option<&ReleaseReas
         }
         Some(ReleaseReason::StartFailed { why }) => why.clone(),
         Some(ReleaseReason::NodeLeaving) => "its machine was taken away".into(),
+        Some(ReleaseReason::Lost) => "how it ended is unknown".into(),
     };
     // Why a job ended is said already; how its last process went does not change that.
     if job.end.is_none() {

@@ -47,13 +47,12 @@ pub enum Op {
 #[derive(Default)]
 struct Recorder {
     watched: Option<PathBuf>,
-    files: BTreeMap<usize, String>,
     tape: Vec<Op>,
 }
 
 static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
-static ORIGINAL: OnceLock<Methods> = OnceLock::new();
-static METHODS: OnceLock<Methods> = OnceLock::new();
+/// Open files by their address: the name, and SQLite's own methods (of several kinds).
+static FILES: Mutex<BTreeMap<usize, (String, &'static Methods)>> = Mutex::new(BTreeMap::new());
 static LAYER: OnceLock<Layer> = OnceLock::new();
 
 /// SQLite's tables of functions; they are never changed once they are made.
@@ -161,23 +160,23 @@ unsafe extern "C" fn open(
         }
     };
     let Some(name) = watched(name).filter(|_| result == ffi::SQLITE_OK) else { return result };
+    // A table for each file, kept for good: some hundred bytes for each of a handful of files.
     // SAFETY: the file was opened, so its methods are set to a static table.
     unsafe {
-        let original = ORIGINAL.get_or_init(|| Methods(*(*file).pMethods));
-        let methods = METHODS.get_or_init(|| {
-            let mut methods = original.0;
-            methods.xWrite = Some(write);
-            methods.xTruncate = Some(truncate);
-            methods.xSync = Some(sync);
-            methods.xClose = Some(close);
-            Methods(methods)
-        });
-        (*file).pMethods = &raw const methods.0;
-    }
-    if let Some(recorder) = recorder().as_mut() {
-        recorder.files.insert(file as usize, name);
+        let original: &'static Methods = Box::leak(Box::new(Methods(*(*file).pMethods)));
+        let mut methods = original.0;
+        methods.xWrite = Some(write);
+        methods.xTruncate = Some(truncate);
+        methods.xSync = Some(sync);
+        methods.xClose = Some(close);
+        (*file).pMethods = &raw const Box::leak(Box::new(Methods(methods))).0;
+        files().insert(file as usize, (name, original));
     }
     result
+}
+
+fn files() -> MutexGuard<'static, BTreeMap<usize, (String, &'static Methods)>> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 unsafe extern "C" fn delete(
@@ -193,9 +192,9 @@ unsafe extern "C" fn delete(
     unsafe { (*own).xDelete.map_or(ffi::SQLITE_ERROR, |delete| delete(own, name, sync_folder)) }
 }
 
-/// The name of an open file.
-fn name_of(file: *mut ffi::sqlite3_file) -> Option<String> {
-    recorder().as_ref()?.files.get(&(file as usize)).cloned()
+/// The name of an open file, and SQLite's own methods for it.
+fn known(file: *mut ffi::sqlite3_file) -> Option<(String, &'static ffi::sqlite3_io_methods)> {
+    files().get(&(file as usize)).map(|(name, methods)| (name.clone(), &methods.0))
 }
 
 unsafe extern "C" fn write(
@@ -204,41 +203,35 @@ unsafe extern "C" fn write(
     count: c_int,
     offset: ffi::sqlite3_int64,
 ) -> c_int {
-    if let Some(name) = name_of(file) {
-        // SAFETY: SQLite hands over so many readable bytes.
-        let data =
-            unsafe { std::slice::from_raw_parts(data.cast::<u8>(), count.unsigned_abs() as usize) };
-        note(Op::Write { file: name, offset: offset as usize, data: data.to_vec() });
-    }
-    let original = ORIGINAL.get().and_then(|methods| methods.0.xWrite);
+    let Some((name, own)) = known(file) else { return ffi::SQLITE_IOERR };
+    // SAFETY: SQLite hands over so many readable bytes.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(data.cast::<u8>(), count.unsigned_abs() as usize) };
+    note(Op::Write { file: name, offset: offset as usize, data: bytes.to_vec() });
     // SAFETY: as in `open`.
-    original.map_or(ffi::SQLITE_IOERR, |write| unsafe { write(file, data, count, offset) })
+    own.xWrite.map_or(ffi::SQLITE_IOERR, |write| unsafe { write(file, data, count, offset) })
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_int64) -> c_int {
-    if let Some(name) = name_of(file) {
-        note(Op::Truncate { file: name, size: size as usize });
-    }
-    let original = ORIGINAL.get().and_then(|methods| methods.0.xTruncate);
+    let Some((name, own)) = known(file) else { return ffi::SQLITE_IOERR };
+    note(Op::Truncate { file: name, size: size as usize });
     // SAFETY: as in `open`.
-    original.map_or(ffi::SQLITE_IOERR, |truncate| unsafe { truncate(file, size) })
+    own.xTruncate.map_or(ffi::SQLITE_IOERR, |truncate| unsafe { truncate(file, size) })
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
-    let original = ORIGINAL.get().and_then(|methods| methods.0.xSync);
+    let Some((name, own)) = known(file) else { return ffi::SQLITE_IOERR };
     // SAFETY: as in `open`.
-    let result = original.map_or(ffi::SQLITE_IOERR, |sync| unsafe { sync(file, flags) });
-    if let Some(name) = name_of(file).filter(|_| result == ffi::SQLITE_OK) {
+    let result = own.xSync.map_or(ffi::SQLITE_IOERR, |sync| unsafe { sync(file, flags) });
+    if result == ffi::SQLITE_OK {
         note(Op::Sync { file: name });
     }
     result
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    if let Some(recorder) = recorder().as_mut() {
-        recorder.files.remove(&(file as usize));
-    }
-    let original = ORIGINAL.get().and_then(|methods| methods.0.xClose);
+    let Some((_, own)) = known(file) else { return ffi::SQLITE_IOERR };
+    files().remove(&(file as usize));
     // SAFETY: as in `open`.
-    original.map_or(ffi::SQLITE_IOERR, |close| unsafe { close(file) })
+    own.xClose.map_or(ffi::SQLITE_IOERR, |close| unsafe { close(file) })
 }

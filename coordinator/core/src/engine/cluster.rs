@@ -17,6 +17,8 @@ pub(super) struct Cluster {
     pub(super) nodes: BTreeMap<NodeId, Node>,
     /// Why nodes are drained; kept while they are away.
     pub(super) drained: BTreeMap<NodeId, String>,
+    /// Leases for whose processes a node was set aside: it is used again once they are gone.
+    pub(super) unaccounted: BTreeMap<NodeId, BTreeSet<(JobId, u64)>>,
 }
 
 /// One node.
@@ -88,6 +90,22 @@ impl Cluster {
                 slot.holder = None;
             }
         }
+    }
+
+    /// Forgets unaccounted leases of a node, except those that are still `open`; says whether that
+    /// was the last of them.
+    pub(super) fn account_for(
+        &mut self,
+        node: &NodeId,
+        open: impl Fn((JobId, u64)) -> bool,
+    ) -> bool {
+        let Some(keys) = self.unaccounted.get_mut(node) else { return false };
+        keys.retain(|key| open(*key));
+        let is_last = keys.is_empty();
+        if is_last {
+            self.unaccounted.remove(node);
+        }
+        is_last
     }
 
     pub(super) fn reserve(&mut self, placement: &Placement, job: JobId) {

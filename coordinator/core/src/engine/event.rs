@@ -222,4 +222,6 @@ pub enum ReleaseReason {
     },
     /// The node is taken away (preempted pilot, end of walltime): no fault of the job.
     NodeLeaving,
+    /// It is gone, and nobody saw how it ended (the node was started anew, its keeper was killed).
+    Lost,
 }

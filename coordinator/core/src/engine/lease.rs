@@ -92,7 +92,9 @@ impl Lease {
         let in_order = |ending: &ReleaseReason| {
             matches!(ending, ReleaseReason::Yielded | ReleaseReason::Exited { code: 0 })
         };
-        if self.ending.as_ref().is_none_or(in_order) {
+        // A part that was lost explains why the rest of its gang failed.
+        let explains = reason == ReleaseReason::Lost;
+        if explains || self.ending.as_ref().is_none_or(in_order) {
             self.ending = Some(reason);
         }
     }

@@ -112,13 +112,19 @@ impl Engine {
     fn give_up(&mut self, id: JobId, why: &str, turn: &mut Turn) {
         let Some(lease) = self.state.leases.get_mut(&id) else { return };
         let parts = std::mem::take(&mut lease.parts);
+        let key = (id, lease.epoch);
         lease.note_ending(ReleaseReason::NodeLeaving);
         for part in parts {
-            self.set_aside(
-                &part,
-                &format!("processes of job {id} are not accounted for: {why}"),
-                turn,
-            );
+            let cluster = &self.state.cluster;
+            let drained = cluster.nodes.get(&part).is_some_and(|node| node.drained.is_some());
+            if drained && !cluster.unaccounted.contains_key(&part) {
+                continue;
+            }
+            let why = format!("processes of job {id} are not accounted for: {why}");
+            let mut open = self.state.cluster.unaccounted.remove(&part).unwrap_or_default();
+            self.set_aside(&part, &why, turn);
+            open.insert(key);
+            self.state.cluster.unaccounted.insert(part, open);
         }
         self.close_lease(id, turn);
     }
@@ -160,6 +166,7 @@ impl Engine {
             }
             Some(ReleaseReason::StartFailed { why }) => why.clone(),
             Some(ReleaseReason::Killed) if lease.expired => "its lease was not renewed".into(),
+            Some(ReleaseReason::Lost) if !asked => "how it ended is unknown".into(),
             Some(ReleaseReason::Exited { code: 0 }) if !asked => {
                 "it exited without saying that it is complete".into()
             }
@@ -175,12 +182,19 @@ impl Engine {
                 self.note_node_failure(&part.node, id, turn);
             }
         }
-        self.count_failure(id, why, lease.expired, turn);
+        // Exit code 0 without a word: it may have said that it is complete while nobody listened;
+        // started again, it hands that over.
+        let lost = lease.expired
+            || matches!(
+                lease.ending,
+                Some(ReleaseReason::Lost | ReleaseReason::Exited { code: 0 })
+            );
+        self.count_failure(id, why, lost, turn);
     }
 
     /// Counts a failure: another attempt after a while, or the end. A job that can resume is tried
-    /// again as often as the settings say when it was `lost`: a lease that ran out is no fault of
-    /// the program's.
+    /// again as often as the settings say when it was `lost`: a lease that ran out or a machine that
+    /// was started anew is no fault of the program's.
     pub(super) fn count_failure(&mut self, id: JobId, why: String, lost: bool, turn: &mut Turn) {
         let settings = &self.state.settings;
         let (backoff_s, backoff_max_s) = (settings.backoff_s, settings.backoff_max_s);

@@ -41,6 +41,10 @@ impl Engine {
             return turn.refuse(None, invalid("devices", "a slot twice", "distinct slots"));
         }
         let name = info.node.clone();
+        let is_kept = |key: (JobId, u64)| keeps.iter().any(|it| (it.job, it.lease_epoch) == key);
+        if self.state.cluster.account_for(&name, is_kept) {
+            self.state.cluster.drained.remove(&name);
+        }
         let drained = self.state.cluster.drained.get(&name).cloned();
         self.drop_reservations(&name);
         let mut node = Node::new(info);
@@ -119,6 +123,7 @@ impl Engine {
             return turn.refuse(None, Refusal::UnknownNode);
         };
         entry.drained = Some(why.clone());
+        self.state.cluster.unaccounted.remove(node);
         self.state.cluster.drained.insert(node.clone(), why);
         self.drop_reservations(node);
         self.note_capacity();

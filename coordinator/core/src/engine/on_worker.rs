@@ -199,6 +199,12 @@ impl Engine {
     ) {
         self.state.cluster.free(node, id, lease_epoch);
         self.state.dispatch_due = true;
+        if self.state.cluster.account_for(node, |key| key != (id, lease_epoch)) {
+            self.state.cluster.drained.remove(node);
+            if self.state.cluster.nodes.contains_key(node) {
+                self.on_node_resumed(node, turn);
+            }
+        }
         let lease = self.state.leases.get_mut(&id).filter(|lease| lease.epoch == lease_epoch);
         let Some(lease) = lease.filter(|lease| lease.parts.contains(node)) else { return };
         lease.parts.retain(|part| part != node);

@@ -164,6 +164,9 @@ impl Machine {
                 // One that was given can only come earlier.
                 let old = local.stop_s.unwrap_or(new);
                 local.stop_s = Some((old.0.min(new.0), old.1.min(new.1)));
+                if local.process.is_none() && local.end.is_none() {
+                    local.end = Some(End::Code(75));
+                }
             }
         }
         self.startable()

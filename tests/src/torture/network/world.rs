@@ -168,6 +168,8 @@ impl World {
                 gpus,
                 workers: gpus,
                 weight: 1.0,
+                // What a plain command does not survive is its own fault; training's is not.
+                retries: if work.has_sdk { 0 } else { 1000 },
                 declaration: work.has_sdk.then(|| declaration(&work)),
                 ..v1::JobRequest::default()
             };
@@ -286,7 +288,10 @@ impl World {
         let Some(owner) = &self.owner else { return "no coordinator".into() };
         let open = owner.state.book.active();
         let open = open.map(|job| format!("job {}: {:?} {}", job.id, job.lease_epoch, job.note));
-        format!("{:?} {:?}", open.collect::<Vec<_>>(), owner.state.engine.nodes())
+        let machines = self.machines.iter().map(|machine| (&machine.name, &machine.leases));
+        let leases: Vec<_> = owner.state.engine.leases().collect();
+        let machines: Vec<_> = machines.collect();
+        format!("{:?}; leases {leases:?}; machines {machines:?}", open.collect::<Vec<_>>())
     }
 
     fn happens(&mut self, event: Event, tally: &mut Tally) -> Result<()> {

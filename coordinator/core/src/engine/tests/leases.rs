@@ -106,6 +106,20 @@ fn kills_are_bounded_and_the_devices_stay_fenced() {
 }
 
 #[test]
+fn a_node_is_used_again_once_its_processes_are_accounted_for() {
+    let mut world = World::new(&[1]);
+    world.submit(1, 1);
+    world.started(1, 1);
+    world.tell(Event::JobHeld { job: JobId(1) });
+    world.until(1000.0);
+    assert_eq!(world.orders().last().unwrap(), "set aside a");
+    world.submit(2, 1);
+    assert_eq!(world.orders(), [""; 0], "nobody knows what runs on a0");
+    world.gone(1, 1, "a", ReleaseReason::Killed);
+    assert_eq!(world.orders(), ["start 2.1 on a0"]);
+}
+
+#[test]
 fn a_silent_worker_loses_its_lease() {
     let mut world = running();
     // Heard of at 0, within a term of the boundary at 100, where it is extended to 230; not so at
