@@ -145,9 +145,8 @@ impl Torture {
         true
     }
 
-    /// Lets the job finish, and compares what it leaves.
-    fn compare(&self, job: &Training) {
-        let results = job.finish_with(self.workers).unwrap();
+    /// Compares what a finished job has left.
+    fn compare(&self, job: &Training, results: &Value) {
         let told = format!("{} with {} workers", self.optimizer, self.workers);
         for key in ["checkpoint_sha256", "steps", "test_accuracy", "decisions"] {
             assert_eq!(results[key], self.expected[key], "{key}; {told}");
@@ -170,8 +169,14 @@ impl Torture {
         for round in 1.. {
             let folder = self.folder.path().join(format!("broken-{round}"));
             let job = Training::new(&folder, &arguments(self.optimizer));
-            while self.killed < kills && self.disturb(&job, self.killed + 1 == kills) {}
-            self.compare(&job);
+            let mut finished = false;
+            while self.killed < kills && !finished {
+                finished = !self.disturb(&job, self.killed + 1 == kills);
+            }
+            // Started once more, a job that has finished would write no further checkpoint.
+            let results =
+                if finished { job.results() } else { job.finish_with(self.workers) }.unwrap();
+            self.compare(&job, &results);
             if self.killed >= kills {
                 break;
             }
