@@ -34,9 +34,12 @@ struct Options {
     /// Test pictures.
     #[arg(long, default_value_t = 2000)]
     test_samples: usize,
-    /// Seeds, from 1.
+    /// How many seeds.
     #[arg(long, default_value_t = 3)]
     seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1)]
+    first_seed: u64,
     /// Epochs of a run.
     #[arg(long, default_value_t = 20)]
     epochs: u64,
@@ -208,7 +211,7 @@ fn main() -> Result<()> {
     let train = train.take(options.train_samples).augmented(options.augment);
     let test = test.take(options.test_samples);
     let mut runs: [Vec<Run>; ARMS.len()] = Default::default();
-    for seed in 1..=options.seeds {
+    for seed in (options.first_seed..).take(options.seeds as usize) {
         for ((arm, name), runs) in ARMS.iter().zip(&mut runs) {
             let start = Instant::now();
             let run = options.run(*arm, seed, train.clone(), &test)?;

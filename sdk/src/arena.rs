@@ -38,6 +38,8 @@ pub struct Arena {
     grads: Tensor,
     slots: Vec<Slot>,
     variables: Vec<Tensor>,
+    /// Whether the gradients are known to be zero.
+    clear: bool,
     store: Arc<Mutex<nn::Variables>>,
 }
 
@@ -119,7 +121,7 @@ impl Arena {
         let grads = Tensor::f_zeros([len], (kind, device))?;
         create_gradients(&named)?;
         let variables: Vec<Tensor> = named.into_values().collect();
-        let mut arena = Self { params, grads, slots, variables, store };
+        let mut arena = Self { params, grads, slots, variables, clear: false, store };
         tch::no_grad(|| arena.adopt())?;
         arena.check()?;
         Ok(arena)
@@ -180,6 +182,19 @@ impl Arena {
     pub fn zero_grads(&mut self) -> Result<(), Error> {
         let _ = self.grads.f_zero_()?;
         Ok(())
+    }
+
+    /// Sets all gradients to zero for a new step, unless they are.
+    pub(crate) fn begin_step(&mut self) -> Result<(), Error> {
+        match std::mem::take(&mut self.clear) {
+            true => Ok(()),
+            false => self.zero_grads(),
+        }
+    }
+
+    /// Says that the gradients are zero, or are not.
+    pub(crate) fn end_step(&mut self, clear: bool) {
+        self.clear = clear;
     }
 
     /// All named variables of the model, trainable or not (BatchNorm's running statistics are not).

@@ -17,7 +17,7 @@ const EPOCHS: u64 = 4;
 const SAMPLES: u64 = 384;
 
 /// The epoch with which the batch changes.
-const CHANGE: u64 = 2;
+const CHANGE: u64 = 1;
 
 /// Dropout, augmentation, shuffling, and a change of the batch size in the middle.
 fn arguments(optimizer: &str) -> String {
@@ -35,6 +35,8 @@ enum Moment {
     Batches(usize),
     /// As soon as a checkpoint is being written, after this many more batches.
     Write(usize),
+    /// At the first batch after the batch size has changed.
+    Change,
 }
 
 fn count(log: &Path, start: &str) -> usize {
@@ -88,7 +90,10 @@ impl Torture {
         let log = job.sample_log();
         let change = format!("epoch {CHANGE} done 0");
         let (start, changed) = (count(&log, "batch "), count(&log, &change) > 0);
-        let (Moment::Batches(wanted) | Moment::Write(wanted)) = moment;
+        let wanted = match moment {
+            Moment::Batches(wanted) | Moment::Write(wanted) => wanted,
+            Moment::Change => usize::MAX - start,
+        };
         while count(&log, "batch ") < start + wanted {
             if crew.iter_mut().any(|process| process.has_ended().unwrap()) {
                 return false;
@@ -109,10 +114,14 @@ impl Torture {
     }
 
     /// Starts the job and kills a worker or all; false when it finished before.
-    fn disturb(&mut self, job: &Training) -> bool {
+    fn disturb(&mut self, job: &Training, last: bool) -> bool {
         let more = self.rng.random_range(1..9);
-        let write = self.killed % 3 == 2;
-        let moment = if write { Moment::Write(more) } else { Moment::Batches(more) };
+        let moment = match self.killed % 3 {
+            // Every job is killed there at least once.
+            _ if last && self.after_change == 0 => Moment::Change,
+            2 => Moment::Write(more),
+            _ => Moment::Batches(more),
+        };
         let victim = self.rng.random_range(0..=self.workers);
         let mut crew = job.start_workers(self.workers).unwrap();
         if !self.wait_for(moment, job, &mut crew) {
@@ -136,9 +145,8 @@ impl Torture {
         true
     }
 
-    /// Lets the job finish, and compares what it leaves.
-    fn compare(&self, job: &Training) {
-        let results = job.finish_with(self.workers).unwrap();
+    /// Compares what a finished job has left.
+    fn compare(&self, job: &Training, results: &Value) {
         let told = format!("{} with {} workers", self.optimizer, self.workers);
         for key in ["checkpoint_sha256", "steps", "test_accuracy", "decisions"] {
             assert_eq!(results[key], self.expected[key], "{key}; {told}");
@@ -161,8 +169,14 @@ impl Torture {
         for round in 1.. {
             let folder = self.folder.path().join(format!("broken-{round}"));
             let job = Training::new(&folder, &arguments(self.optimizer));
-            while self.killed < kills && self.disturb(&job) {}
-            self.compare(&job);
+            let mut finished = false;
+            while self.killed < kills && !finished {
+                finished = !self.disturb(&job, self.killed + 1 == kills);
+            }
+            // Started once more, a job that has finished would write no further checkpoint.
+            let results =
+                if finished { job.results() } else { job.finish_with(self.workers) }.unwrap();
+            self.compare(&job, &results);
             if self.killed >= kills {
                 break;
             }
@@ -172,6 +186,7 @@ impl Torture {
             "{optimizer}, {workers} workers: {killed} kills, {within_write} within a write, \
              {after_change} just after a change of the batch"
         );
+        assert!(kills == 0 || after_change > 0, "no kill just after a change");
         // With three attempts or more, one hits.
         assert!(kills < 9 || within_write > 0, "no kill hit a write");
     }

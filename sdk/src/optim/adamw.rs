@@ -155,10 +155,15 @@ impl Optimizer for AdamW {
                 let _ = g.f_add_(&eps)?;
                 let _ = g.f_mul_(&rate)?;
                 let _ = p.f_addcdiv_(&m, &g)?;
-                Ok(())
+                // For the next step, while they are in the processor's cache.
+                g.f_zero_().map(drop)
             },
         )?;
         Ok(())
+    }
+
+    fn clears_gradients(&self) -> bool {
+        true
     }
 
     fn moments(&self) -> Vec<(&'static str, Tensor)> {

@@ -41,6 +41,11 @@ pub trait Optimizer: Send {
         gate: Option<Gate<'_>>,
     ) -> Result<(), Error>;
 
+    /// Whether [`step`](Self::step) leaves all gradients zero. Then the next step begins without a pass over them.
+    fn clears_gradients(&self) -> bool {
+        false
+    }
+
     /// The moments by name: shallow clones of the buffers themselves, so writing into them restores them.
     fn moments(&self) -> Vec<(&'static str, Tensor)>;
 
@@ -72,6 +77,10 @@ impl Optimizer for Box<dyn Optimizer> {
         gate: Option<Gate<'_>>,
     ) -> Result<(), Error> {
         (**self).step(params, grads, lr, gate)
+    }
+
+    fn clears_gradients(&self) -> bool {
+        (**self).clears_gradients()
     }
 
     fn moments(&self) -> Vec<(&'static str, Tensor)> {

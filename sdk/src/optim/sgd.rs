@@ -91,10 +91,15 @@ impl Optimizer for Sgd {
                 let _ = g.f_addcmul_(&m, &look_ahead)?;
             }
             let _ = p.f_addcmul_(if nesterov { &g } else { &m }, &rate)?;
-            Ok(())
+            // For the next step, while they are in the processor's cache.
+            g.f_zero_().map(drop)
         })?;
         self.steps += 1;
         Ok(())
+    }
+
+    fn clears_gradients(&self) -> bool {
+        true
     }
 
     fn moments(&self) -> Vec<(&'static str, Tensor)> {

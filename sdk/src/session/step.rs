@@ -135,7 +135,7 @@ impl Session {
             let instead = "call it once for each batch of next_batch, with that batch";
             return Err(Error::OutOfOrder { call, when, instead });
         }
-        self.arena.zero_grads()
+        self.arena.begin_step()
     }
 
     fn backward(&self, loss: &Tensor) -> Result<(), Error> {
@@ -164,6 +164,7 @@ impl Session {
             let (params, grads) = self.arena.buffers();
             self.optimizer.step(params, grads, lr, gate)
         })?;
+        self.arena.end_step(self.optimizer.clears_gradients());
         let step = self.position.step;
         self.take_pending();
         let every = self.policy.needs().every_steps.filter(|&n| n > 0);
