@@ -3,6 +3,7 @@
 //! [`record`] is what the log holds; [`apply`] adds records up into the engine and the [`book`];
 //! [`owner`] takes new ones, live; [`recover`] replays the old ones; `planner` decides beside.
 
+mod accounts;
 pub mod actions;
 pub mod apply;
 mod bell;

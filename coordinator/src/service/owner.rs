@@ -89,7 +89,7 @@ pub struct Owner {
     job_bell: Bell<u64>,
     node_bell: Bell<String>,
     log_bell: watch::Sender<u64>,
-    accounts: watch::Sender<Arc<Vec<Token>>>,
+    pub(super) accounts: watch::Sender<Arc<Vec<Token>>>,
     planner: mpsc::Sender<PlanRequest>,
     planning: Option<u64>,
     tick_after: Instant,
@@ -136,11 +136,6 @@ fn not_accepted(trouble: &str) -> Status {
     Status::unavailable(format!("nothing is accepted for now: {trouble}"))
 }
 
-fn tokens(state: &State) -> Arc<Vec<Token>> {
-    let good = state.book.tokens.values().filter(|token| token.info.revoked_unix_s.is_none());
-    Arc::new(good.cloned().collect())
-}
-
 /// The log can be written no more.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -153,7 +148,7 @@ impl Owner {
     pub fn new(state: State, store: StoreInfo, log: Box<dyn Log>, clock: Clock) -> Self {
         Self {
             durable: state.book.number,
-            accounts: watch::channel(tokens(&state)).0,
+            accounts: watch::channel(super::accounts::tokens(&state)).0,
             state,
             store,
             heard: BTreeMap::new(),
@@ -307,19 +302,6 @@ impl Owner {
     #[must_use]
     pub fn log_bell(&self) -> watch::Receiver<u64> {
         self.log_bell.subscribe()
-    }
-
-    /// Tokens that are good, as they change.
-    #[must_use]
-    pub fn accounts(&self) -> watch::Receiver<Arc<Vec<Token>>> {
-        self.accounts.subscribe()
-    }
-
-    /// Lets every call know the tokens as they are now, before whoever changed them hears of it.
-    pub fn publish_accounts(&mut self) {
-        let (tokens, accounts) = (tokens(&self.state), self.accounts.clone());
-        // Where the disk refuses they are published all the same: a revoked token is not good.
-        self.release(Box::new(move |_| drop(accounts.send_replace(tokens))));
     }
 
     /// Runs `release` once everything that is known now is durable, or with the reason why it need

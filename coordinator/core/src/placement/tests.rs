@@ -141,7 +141,6 @@ fn fewer_gangs_are_split_than_by_first_fit() {
         theirs.take(&their);
         running.push((gpus, our, their));
     }
-    println!("of {placed} gangs split: {} here, {} by first fit", splits.0, splits.1);
     assert!(splits.0 * 2 < splits.1, "{splits:?} of {placed}");
 }
 
