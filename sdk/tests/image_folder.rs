@@ -125,7 +125,9 @@ fn the_check_measures_and_finds_what_is_damaged() {
     assert!((measured.mean[0] - 0.2).abs() < 1e-6 && (measured.std[0] - 0.2).abs() < 1e-6);
     assert_eq!((measured.mean[2], measured.std[2]), (1.0, 1.0 / 255.0));
 
-    let cases: [(&str, &dyn Fn(&Path)); 4] = [
+    /// What is said, and what is done to a file.
+    type Case<'a> = (&'a str, &'a dyn Fn(&Path));
+    let cases: [Case<'_>; 4] = [
         ("damaged PNG", &|path| cut_to_half(path)),
         ("the file is empty", &|path| std::fs::write(path, "").unwrap()),
         ("unknown format; PNG and JPEG are read", &|path| {

@@ -273,12 +273,11 @@ fn write_configuration(folder: &Path, nodes: usize, gpus: usize) -> Result<()> {
         ports[0]
     );
     let mut gres = String::new();
-    for node in 1..=nodes {
+    for (node, port) in ports.iter().enumerate().skip(1).take(nodes) {
         fs::create_dir_all(folder.join(format!("spool.n{node}")))?;
         text.push_str(&format!(
-            "NodeName=n{node} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=8 \
-             RealMemory=8000 Gres=gpu:{gpus} State=UNKNOWN\n",
-            ports[node]
+            "NodeName=n{node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 \
+             RealMemory=8000 Gres=gpu:{gpus} State=UNKNOWN\n"
         ));
         for device in DEVICES.iter().take(gpus) {
             gres.push_str(&format!("NodeName=n{node} Name=gpu File={device}\n"));

@@ -26,6 +26,8 @@ fn agent(coordinator: &Coordinator, folder: &Path) -> Agent {
         .args(["--coordinator", coordinator.url()])
         .arg("--folder")
         .arg(folder.join("edge"))
+        .arg("--jobs")
+        .arg(coordinator.state().join("jobs"))
         .env("SHOCKWAVE_TOKEN", coordinator.token().unwrap())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -128,7 +128,7 @@ fn fact(number: u64, configuration: &Configuration) -> Record {
         let configuration = Box::new(configuration.clone());
         return Record::Started { configuration, program: "torture".into() };
     }
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         let request = v1::JobRequest {
             name: format!("job {number}"),
             command: vec!["train".into(), "x".repeat(number as usize)],

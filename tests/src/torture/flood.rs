@@ -120,7 +120,7 @@ fn silent(url: &str) -> Vec<Attack> {
             let mut byte = [0];
             // Closed by the coordinator: at the latest when the flood is over.
             while began.elapsed() < 2 * ATTACK {
-                if number % 2 == 0 && stream.write_all(b"P").await.is_err() {
+                if number.is_multiple_of(2) && stream.write_all(b"P").await.is_err() {
                     return Ok(());
                 }
                 let read = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut byte));
@@ -151,7 +151,7 @@ fn floods(url: &str, over: &Arc<AtomicBool>, refused: &Arc<AtomicU64>) -> Vec<At
                 ensure!(code == Some(Code::Unauthenticated), "a forged token gives {code:?}");
                 refused.fetch_add(1, Ordering::Relaxed);
                 // Half of them make a new connection for each call.
-                client = (number % 2 == 0).then_some(caller);
+                client = number.is_multiple_of(2).then_some(caller);
             }
             Ok(())
         })

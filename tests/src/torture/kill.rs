@@ -70,7 +70,7 @@ fn prepare(_runs: u64) -> Result<Run> {
 async fn run(seed: u64, tally: &mut Tally) -> Result<()> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let folder = tempfile::tempdir()?;
-    let point = (seed % 2 == 0).then(|| POINTS[seed as usize / 2 % POINTS.len()]);
+    let point = seed.is_multiple_of(2).then(|| POINTS[seed as usize / 2 % POINTS.len()]);
     let passes = EVENTS + 60 + random.random_range(0..200);
     let named = point.map(|point| format!("{point}:{passes}"));
     let variables = named.iter().map(|value| ("SHOCKWAVE_FAIL_POINT", value.as_str()));

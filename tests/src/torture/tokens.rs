@@ -243,6 +243,7 @@ fn try_agent(
     let mut command = Command::new(program("shockwave"));
     command.args(["agent", "--devices", "cpu:1", "--node", "intruder", "--coordinator", url]);
     command.arg("--authority").arg(authority).arg("--folder").arg(folder.join("agent"));
+    command.arg("--jobs").arg(coordinator.state().join("jobs"));
     if let Some(certificate) = certificate {
         command.arg("--certificate").arg(certificate);
     }

@@ -2,7 +2,7 @@
 //! as work comes and goes.
 //!
 //! Level-triggered: what is wanted is written down first ([`pilot`]), then Slurm is asked, then
-//! looked at again and again ([`queue`]); no answer of a command is believed alone. Slurm's numbers
+//! looked at again and again (`queue`); no answer of a command is believed alone. Slurm's numbers
 //! are not used, for a controller that was killed gives them out a second time: a job is known by
 //! its name, which holds a random number.
 //!

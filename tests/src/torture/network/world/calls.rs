@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The answer that says why a call was refused.
+type Refusal = fn(v1::LeaseRef, tonic::Code) -> Down;
+
 impl World {
     /// Over the network: cut, lost, late, or twice.
     pub(super) fn send(&mut self, machine: usize, packet: Packet) {
@@ -32,7 +35,7 @@ impl World {
             return self.handle_sync(machine, &request, exchange, sent_s);
         }
         self.call(|owner| {
-            let (result, refused): (Result<Down, Status>, fn(v1::LeaseRef, tonic::Code) -> Down);
+            let (result, refused): (Result<Down, Status>, Refusal);
             let mut lease = v1::LeaseRef::default();
             match up {
                 Up::Join(request, exchange) => {
