@@ -46,7 +46,7 @@ fn agent(coordinator: &Coordinator, folder: &Path, name: &str) -> Result<Agent> 
         .arg("--folder")
         .arg(folder.join(name))
         .arg("--jobs")
-        .arg(folder.join("jobs"))
+        .arg(coordinator.state().join("jobs"))
         .env("SHOCKWAVE_TOKEN", coordinator.token()?)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
