@@ -38,6 +38,16 @@ impl Coordinator {
         &self.url
     }
 
+    /// The token of its own user.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub fn token(&self) -> Result<String> {
+        let file = self.folder.join("state/coordinator.json");
+        let address: Value = serde_json::from_slice(&std::fs::read(file)?)?;
+        Ok(address["token"].as_str().context("no token")?.to_owned())
+    }
+
     /// kill -9 of the coordinator alone.
     ///
     /// # Errors

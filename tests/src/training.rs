@@ -61,12 +61,21 @@ impl Training {
     /// # Errors
     /// The program cannot be started.
     pub fn start(&self) -> Result<Process> {
+        self.start_with(&[])
+    }
+
+    /// As [`Self::start`], with more variables.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start_with(&self, variables: &[(&str, &str)]) -> Result<Process> {
         std::fs::create_dir_all(&self.folder)?;
         let log = self.folder.join("output.log");
         let output = std::fs::File::options().create(true).append(true).open(&log)?;
         let command = self.command();
         let child = Command::new(&command[0])
             .args(&command[1..])
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

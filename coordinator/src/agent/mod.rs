@@ -56,6 +56,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// Waiting time after a failed exchange: from .. to ..
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
+/// How long a word of farewell may take.
+const LEAVE: Duration = Duration::from_secs(2);
+
 /// The agent of one machine.
 pub struct Agent<L> {
     config: AgentConfig,
@@ -104,10 +107,14 @@ impl<L: Link> Agent<L> {
             };
             let result = tokio::select! {
                 result = step => result,
-                _ = stop.changed() => return,
+                _ = stop.changed() => return self.leave().await,
             };
             match result {
                 Ok(now_joined) => {
+                    if now_joined && !joined {
+                        let (node, devices) = (&self.config.node, self.config.devices.len());
+                        tracing::info!(node, devices, "the machine has joined the coordinator");
+                    }
                     (joined, pause) = (now_joined, BACKOFF.0);
                     told.clear();
                 }
@@ -142,8 +149,22 @@ impl<L: Link> Agent<L> {
                 .until
                 .map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64()),
             address: self.config.address.clone(),
+            machine: crate::devices::machine(),
         };
         self.link.join(request).await.map(|_| ())
+    }
+
+    /// Says that nobody will speak for the machine for a while. Whoever does not hear it notices
+    /// the silence.
+    async fn leave(&self) {
+        let request = SyncRequest {
+            node: self.config.node.clone(),
+            instance: self.instance.clone(),
+            workers: self.statuses(),
+            leaves: true,
+            ..SyncRequest::default()
+        };
+        let _ = tokio::time::timeout(LEAVE, self.link.sync(request)).await;
     }
 
     /// One exchange, broken off as soon as something here has changed. Says whether the coordinator
@@ -155,6 +176,7 @@ impl<L: Link> Agent<L> {
             workers: self.statuses(),
             generation: self.generation,
             wait_ms: SYNC_WAIT.as_millis() as u64,
+            leaves: false,
         };
         let link = Arc::clone(&self.link);
         let exchange = link.sync(request);
@@ -308,6 +330,7 @@ fn order_of(config: &AgentConfig, assignment: &Assignment, own_port: u32) -> Res
         log: job_dir.join("log"),
         log_bytes_max: assignment.log_bytes_max,
         grace_ms: assignment.grace_ms,
+        attached: assignment.attached.as_ref().map(|program| (program.pid, program.start_ticks)),
     })
 }
 

@@ -1,5 +1,6 @@
 //! `shockwave serve`: runs the coordinator.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -180,6 +181,7 @@ pub(super) fn start_log() {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         // Said on standard error, by a macro that panics when that is what cannot be written.
         .log_internal_errors(false);
     let _ = lines.try_init();

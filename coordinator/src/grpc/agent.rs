@@ -116,7 +116,9 @@ async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status
             devices: request.devices,
             keeps: keeps.collect(),
             until_s: until_s.map(|left_s| owner.now_s() + left_s),
+            machine: request.machine,
         };
+        owner.left.remove(&request.node);
         owner.heard.insert(request.node, Instant::now());
         owner.append(&record)?;
         Ok(JoinReply {
@@ -138,10 +140,16 @@ async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status
                 return Err(Status::not_found("join first"));
             }
             owner.heard.insert(request.node.clone(), Instant::now());
+            if request.leaves {
+                owner.left.insert(request.node.clone());
+            }
             take_statuses(owner, &request.node, &request.workers)?;
             Ok(owner.node_bell(&request.node))
         })
         .await?;
+    if request.leaves {
+        return Ok(SyncReply::default());
+    }
     let deadline = tokio::time::Instant::now() + wait;
     loop {
         let (name, address) = (node.clone(), shared.address.clone());
@@ -186,6 +194,11 @@ fn take_statuses(owner: &mut Owner, node: &str, workers: &[WorkerStatus]) -> Res
                 owner.note_reserved((job, lease_epoch), &node, status.master_port);
             }
             WorkerState::Running | WorkerState::Unspecified => {}
+            WorkerState::Detached => {
+                owner.append(&Record::Attached { job, program: None })?;
+                let reason = ReleaseReason::Yielded;
+                owner.append(&Record::Released { job, lease_epoch, node, reason })?;
+            }
             WorkerState::Exited | WorkerState::Refused | WorkerState::Lost => {
                 let was_told = lease.stop.is_some() || !lease.kill.is_empty();
                 let reason = reason(status, was_told);

@@ -80,6 +80,7 @@ impl State {
                 self.feed(stamp, event, &mut effects);
             }
             Record::Held { .. }
+            | Record::Attached { .. }
             | Record::Weighed { .. }
             | Record::UserSet { .. }
             | Record::TokenAdded { .. }
@@ -206,7 +207,8 @@ impl State {
     }
 
     fn joined(&mut self, stamp: Stamp, record: &Record, effects: &mut Effects) {
-        let Record::Joined { node: name, instance, address, devices, keeps, until_s } = record
+        let Record::Joined { node: name, instance, address, devices, keeps, until_s, machine } =
+            record
         else {
             return;
         };
@@ -232,6 +234,7 @@ impl State {
             instance: instance.clone(),
             address: address.clone(),
             devices: devices.clone(),
+            machine: machine.clone(),
             lost: false,
             drained: self.book.nodes.get(name).is_some_and(|node| node.drained),
         };

@@ -9,6 +9,7 @@ mod bell;
 pub mod book;
 pub mod check;
 pub mod clock;
+pub mod curve;
 mod governed;
 pub mod owner;
 mod planner;
@@ -21,6 +22,7 @@ pub mod translate;
 pub mod view;
 mod vigil;
 pub mod wanted;
+pub mod whatif;
 
 use std::path::PathBuf;
 use std::sync::Arc;

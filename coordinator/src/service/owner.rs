@@ -70,8 +70,12 @@ pub struct Owner {
     pub store: StoreInfo,
     /// When each machine's agent was last heard.
     pub heard: BTreeMap<String, Instant>,
+    /// Machines whose agent has said that it ends, until it is heard again.
+    pub left: BTreeSet<String>,
     /// Open directive streams by job: such a job hears of a yield without a signal.
     pub followers: BTreeMap<u64, u32>,
+    /// Programs started by hand that listen for their lease: job, and which call of theirs.
+    pub attached: BTreeMap<u64, u64>,
     /// What each machine is to have has changed this often.
     pub generations: BTreeMap<String, u64>,
     /// Machines that keep devices for a gang that spans several, with the rendezvous port of each;
@@ -124,6 +128,8 @@ pub fn start(
         store: parts.store,
         heard: BTreeMap::new(),
         followers: BTreeMap::new(),
+        attached: BTreeMap::new(),
+        left: BTreeSet::new(),
         generations: BTreeMap::new(),
         reserved: BTreeMap::new(),
         clock: parts.clock,
@@ -240,7 +246,7 @@ impl Owner {
     }
 
     /// As [`Owner::append`], for the coordinator's own facts: they come again when refused.
-    pub(super) fn append_own(&mut self, record: &Record) -> bool {
+    pub fn append_own(&mut self, record: &Record) -> bool {
         let result = self.append(record);
         if let Err(status) = &result {
             tracing::debug!(%status, "a fact must wait");

@@ -62,7 +62,11 @@ impl Configuration {
         Ok(policies::tuned(&self.policy, &self.tuning)?)
     }
 
-    fn predictor(&self) -> Result<Box<dyn Predictor>, ConfigurationError> {
+    /// A new instance of the predictor.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn predictor(&self) -> Result<Box<dyn Predictor>, ConfigurationError> {
         Ok(predictor::by_name(&self.predictor, Profile::default())?)
     }
 
