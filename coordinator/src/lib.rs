@@ -19,3 +19,4 @@ pub mod simulation;
 pub mod store;
 pub mod tls;
 pub mod web;
+pub mod webhook;

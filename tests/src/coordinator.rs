@@ -16,6 +16,7 @@ use crate::programs::program;
 pub struct Coordinator {
     child: Child,
     url: String,
+    web: Option<String>,
     folder: PathBuf,
     arguments: Vec<String>,
 }
@@ -28,14 +29,20 @@ impl Coordinator {
     pub fn start(folder: &Path, arguments: &str) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
-        let (child, url) = serve(folder, &arguments, "127.0.0.1:0")?;
-        Ok(Self { child, url, folder: folder.to_owned(), arguments })
+        let (child, url, web) = serve(folder, &arguments, "127.0.0.1:0")?;
+        Ok(Self { child, url, web, folder: folder.to_owned(), arguments })
     }
 
     /// Its address, as a URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Address of its web page, where it has one.
+    #[must_use]
+    pub fn web(&self) -> Option<&str> {
+        self.web.as_deref()
     }
 
     /// The token of its own user.
@@ -64,7 +71,7 @@ impl Coordinator {
     /// As [`Self::start`].
     pub fn start_again(&mut self) -> Result<()> {
         let address = self.url.rsplit('/').next().unwrap_or_default().to_owned();
-        (self.child, self.url) = serve(&self.folder, &self.arguments, &address)?;
+        (self.child, self.url, self.web) = serve(&self.folder, &self.arguments, &address)?;
         Ok(())
     }
 
@@ -146,7 +153,11 @@ impl Coordinator {
 }
 
 /// Starts the program; its address is the first line that it prints.
-fn serve(folder: &Path, arguments: &[String], listen: &str) -> Result<(Child, String)> {
+fn serve(
+    folder: &Path,
+    arguments: &[String],
+    listen: &str,
+) -> Result<(Child, String, Option<String>)> {
     let path = folder.join("coordinator.log");
     let log = std::fs::File::options().create(true).append(true).open(&path)?;
     let mut child = Command::new(program("shockwave"))
@@ -162,7 +173,7 @@ fn serve(folder: &Path, arguments: &[String], listen: &str) -> Result<(Child, St
     BufReader::new(stdout).read_line(&mut line)?;
     let ready: Value = serde_json::from_str(&line).unwrap_or_default();
     match ready["coordinator"].as_str() {
-        Some(url) => Ok((child, url.to_owned())),
+        Some(url) => Ok((child, url.to_owned(), ready["web"].as_str().map(str::to_owned))),
         None => {
             child.wait()?;
             bail!("the coordinator did not start: {}", std::fs::read_to_string(&path)?)

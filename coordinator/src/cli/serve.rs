@@ -18,6 +18,7 @@ use crate::grpc::Limits;
 use crate::serve::{self, Options, ServeError};
 use crate::service::settings::Configuration;
 use crate::tls::ServerFiles;
+use crate::webhook::Webhook;
 
 /// Runs the coordinator, with an agent for this machine
 #[derive(Debug, Args)]
@@ -116,6 +117,12 @@ pub struct ServeSettings {
     /// Most jobs that have not ended [default: 100000]
     #[arg(long, value_name = "COUNT")]
     pub jobs_max: Option<u64>,
+    /// Is told of each job that finishes, fails, is cancelled or yields [default: nobody]
+    #[arg(long, value_name = "URL")]
+    pub webhook: Option<String>,
+    /// File with the secret that these notices are signed with; private to this account
+    #[arg(long, value_name = "FILE")]
+    pub webhook_secret: Option<PathBuf>,
 }
 
 /// Port by default.
@@ -251,6 +258,8 @@ impl ServeSettings {
             reactive: self.reactive.or(other.reactive),
             log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
             jobs_max: self.jobs_max.or(other.jobs_max),
+            webhook: self.webhook.or(other.webhook),
+            webhook_secret: self.webhook_secret.or(other.webhook_secret),
         }
     }
 
@@ -281,6 +290,15 @@ impl ServeSettings {
             predictor: self.predictor.clone().unwrap_or(default.predictor),
             log_bytes_max: self.log_bytes_max.unwrap_or(default.log_bytes_max),
             jobs_max: self.jobs_max.unwrap_or(default.jobs_max),
+            notices: self.webhook.is_some(),
+        }
+    }
+
+    fn webhook(&self) -> Result<Option<Webhook>, CliError> {
+        match (&self.webhook, &self.webhook_secret) {
+            (None, None) => Ok(None),
+            (Some(url), Some(file)) => Webhook::new(url, file).map(Some).map_err(CliError::Usage),
+            _ => Err(CliError::Usage("--webhook and --webhook-secret belong together".into())),
         }
     }
 
@@ -332,6 +350,7 @@ impl ServeSettings {
             node,
             devices,
             configuration: self.configuration(),
+            webhook: self.webhook()?,
             limits: Limits::default(),
             program,
             is_default: true,

@@ -57,7 +57,14 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
                 }
                 job.preemptions = summary.preemptions;
                 job.note = end_note(&outcome);
+                let event = match &outcome {
+                    Outcome::Finished { .. } => "finished",
+                    Outcome::Cancelled { .. } => "cancelled",
+                    _ => "failed",
+                };
                 job.end = Some(End { outcome, unix_s: stamp.unix_s, summary: *summary });
+                let id = job.id;
+                state.notify(stamp, id, event);
             }
         }
         Action::JobRetried { job, why, failures, failures_max, .. } => {

@@ -10,6 +10,7 @@ use shockwave_core::types::{JobId, NodeId, NodeInfo};
 use shockwave_proto::v1;
 
 use super::book::{Book, Job, Node};
+use super::notices::Notice;
 use super::record::Record;
 use super::settings::Configuration;
 use super::{actions, translate};
@@ -107,6 +108,7 @@ impl State {
                 self.book.rounds.solve_s = *solve_s;
                 self.feed(stamp, Event::Planned(answer.clone()), &mut effects);
             }
+            Record::Notified { up_to } => self.book.outbox.delivered(*up_to),
             Record::Tick => self.feed(stamp, Event::Tick, &mut effects),
         }
         for job in &effects.jobs {
@@ -298,6 +300,27 @@ impl State {
             && job.end.is_none()
         {
             job.preemptions += 1;
+            self.notify(stamp, key.0, "yielded");
         }
+    }
+
+    /// Notes that others are to be told of a job.
+    pub(super) fn notify(&mut self, stamp: Stamp, id: u64, event: &str) {
+        let Some(job) = self.book.jobs.get(&id).filter(|_| self.configuration.notices) else {
+            return;
+        };
+        let summary = job.end.as_ref().map(|end| &end.summary);
+        let notice = Notice {
+            number: 0,
+            event: event.to_owned(),
+            job: id,
+            name: job.request.name.clone(),
+            user: job.user.clone(),
+            at_unix_s: stamp.unix_s,
+            reason: job.note.clone(),
+            jct_s: summary.map(|summary| summary.jct_s),
+            rho: summary.and_then(|summary| summary.rho),
+        };
+        self.book.outbox.push(notice);
     }
 }

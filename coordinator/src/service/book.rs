@@ -9,6 +9,7 @@ use shockwave_core::types::{Decision, Placement};
 use shockwave_proto::v1;
 
 use super::curve::Curve;
+use super::notices::Outbox;
 use super::regimes::Regimes;
 
 /// A job.
@@ -191,6 +192,8 @@ pub struct Book {
     pub tokens: BTreeMap<u64, Token>,
     /// Forecasts of ended jobs that held their end, and how many there were.
     pub forecasts_held: (u64, u64),
+    /// What others are to be told of.
+    pub outbox: Outbox,
     /// Who held which devices when, the oldest first; bounded.
     pub history: VecDeque<Stint>,
     /// The round and the plan.

@@ -11,6 +11,7 @@ pub mod check;
 pub mod clock;
 pub mod curve;
 mod governed;
+pub mod notices;
 pub mod owner;
 mod planner;
 pub mod record;

@@ -174,6 +174,11 @@ pub enum Record {
         /// Time that it took, seconds.
         solve_s: f64,
     },
+    /// Notices were delivered, or given up.
+    Notified {
+        /// Up to this number.
+        up_to: u64,
+    },
     /// Time has passed.
     Tick,
 }
@@ -232,6 +237,7 @@ impl Record {
             | Self::Joined { .. }
             | Self::Lost { .. }
             | Self::Planned { .. }
+            | Self::Notified { .. }
             | Self::Tick => 0,
         }
     }
