@@ -115,7 +115,7 @@ fn what_if_plays_the_live_state_and_changes_nothing() {
         arguments.extend(["--", "sleep", "1000"]);
         user.ok(&arguments);
     }
-    wait_until("the first runs", || user.state("1") == "running");
+    wait_until("the first has its device", || user.state("1") != "queued");
     let before = user.json(&["jobs"]);
 
     let answer = user.json(&["whatif", "--length-s", "300", "--copies", "2", "--more-gpus", "1"]);
@@ -319,7 +319,7 @@ fn what_new_users_stumbled_over() {
         "sleep",
         "99",
     ]);
-    wait_until("it runs", || user.state("3") == "running");
+    wait_until("it has its device", || user.state("3") != "queued");
     let eta = user.ok(&["eta", "3"]);
     assert!(eta.contains("not known yet"), "{eta}");
     user.ok(&["submit", "--", "sleep", "99"]);

@@ -164,6 +164,7 @@ fn serve(
         .args(["serve", "--json", "--listen", listen, "--state"])
         .arg(folder.join("state"))
         .args(arguments)
+        .env("USER", "ada")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)

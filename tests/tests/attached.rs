@@ -9,9 +9,9 @@ use serde_json::Value;
 use shockwave_tests::coordinator::Coordinator;
 use shockwave_tests::training::{Process, Training, newest_checkpoint_file};
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// A policy that hands the slot round.
-const SERVE: &str = "--devices cpu:1 --round-s 3 --grace-s 20 --min-run-s 1 --policy gandiva-fair";
+const SERVE: &str = "--devices cpu:1 --round-s 8 --grace-s 60 --min-run-s 2 --policy gandiva-fair";
 
 fn training(folder: &Path, epochs: u32) -> Training {
     let arguments = format!(
@@ -51,12 +51,12 @@ fn until(coordinator: &Coordinator, id: u64, what: &str, wanted: impl Fn(&Value)
 fn a_program_of_a_terminal_takes_turns_and_ends_with_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(&folder.path().join("serve"), SERVE).unwrap();
-    let other = training(&folder.path().join("submitted"), 6);
+    let other = training(&folder.path().join("submitted"), 4);
     std::fs::create_dir_all(other.checkpoints()).unwrap();
     let submitted = coordinator.submit("submitted", &other.command()).unwrap();
     until(&coordinator, submitted, "the slot is taken", |job| job["state"] == "running");
 
-    let by_hand = training(&folder.path().join("by-hand"), 6);
+    let by_hand = training(&folder.path().join("by-hand"), 4);
     let mut process = attach(&coordinator, &by_hand, "wait");
     let status = process.wait().unwrap();
     let said = process.output();
@@ -71,7 +71,7 @@ fn a_program_of_a_terminal_takes_turns_and_ends_with_the_same_bytes() {
     let ended = coordinator.ended(submitted, PATIENCE).unwrap();
     assert_eq!(ended["state"], "finished", "{ended}");
 
-    let alone = training(&folder.path().join("alone"), 6);
+    let alone = training(&folder.path().join("alone"), 4);
     alone.finish().unwrap();
     for file in ["model.safetensors", "training.safetensors"] {
         let expected = newest_checkpoint_file(&alone.checkpoints(), file).unwrap();

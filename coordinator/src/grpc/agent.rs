@@ -195,8 +195,12 @@ fn take_statuses(owner: &mut Owner, node: &str, workers: &[WorkerStatus]) -> Res
             }
             WorkerState::Running | WorkerState::Unspecified => {}
             WorkerState::Detached => {
+                let ended = owner.state.book.jobs.get(&job).is_none_or(|job| job.end.is_some());
                 owner.append(&Record::Attached { job, program: None })?;
-                let reason = ReleaseReason::Yielded;
+                let reason = match ended {
+                    true => ReleaseReason::Exited { code: exit::FINISHED },
+                    false => ReleaseReason::Yielded,
+                };
                 owner.append(&Record::Released { job, lease_epoch, node, reason })?;
             }
             WorkerState::Exited | WorkerState::Refused | WorkerState::Lost => {

@@ -46,7 +46,10 @@ pub(super) fn keep(
         return exit(true, &error.to_string());
     }
     let lives = || process::is_alive(pid, start_ticks);
-    let holds = || lives() && process::carries(pid, env::NONCE, &order.nonce);
+    // One that is about to end shows no environment any more and lives still: then nobody knows.
+    let carries = || process::carries(pid, env::NONCE, &order.nonce);
+    let holds = || lives() && carries() == Some(true);
+    let gone = || !lives() || carries() == Some(false);
     let mut watch = Watch { folder, order, pid, stop: None, term_sent: false };
     let began = monotonic_ms();
     let taken = loop {
@@ -64,7 +67,7 @@ pub(super) fn keep(
         let asked = lives() && watch.stop.is_some();
         return exit(!asked, "it did not take its lease");
     }
-    while holds() {
+    while !gone() {
         watch.act();
         pause(wakes);
     }

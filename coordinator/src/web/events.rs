@@ -67,12 +67,26 @@ fn details(kind: &str, content: &Value) -> String {
         "held" if content["held"] == Value::Bool(false) => vec!["released".to_owned()],
         "running" | "joined" => vec![format!("on {}", text(&content["node"]))],
         "drained" => vec![text(&content["node"])],
-        "released" => vec![text(&content["reason"]), format!("on {}", text(&content["node"]))],
+        "released" => vec![released(&content["reason"]), format!("on {}", text(&content["node"]))],
         "reported" => content["events"].as_array().into_iter().flatten().map(event).collect(),
         _ => Vec::new(),
     };
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(", ").chars().take(TEXT_MAX).collect()
+}
+
+/// How a process ended, in words.
+fn released(reason: &Value) -> String {
+    if let Some(code) = reason["exited"]["code"].as_i64() {
+        return format!("ended with code {code}");
+    }
+    if let Some(signal) = reason["signalled"]["signal"].as_i64() {
+        return format!("ended by signal {signal}");
+    }
+    match reason["start-failed"]["why"].as_str() {
+        Some(why) => format!("could not start: {why}"),
+        None => reason.as_str().unwrap_or_default().replace('-', " "),
+    }
 }
 
 /// An event of training in short.
@@ -129,5 +143,8 @@ mod tests {
         assert!(short(&stored(&Record::Tick)).is_none());
         let lost = Record::Lost { node: "n".into(), why: "silent".into() };
         assert_eq!(short(&stored(&lost)).unwrap()["what"], "silent");
+        let reason = shockwave_core::engine::ReleaseReason::Exited { code: 3 };
+        let gone = Record::Released { job: 1, lease_epoch: 1, node: "n".into(), reason };
+        assert_eq!(short(&stored(&gone)).unwrap()["what"], "ended with code 3, on n");
     }
 }

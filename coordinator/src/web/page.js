@@ -34,7 +34,7 @@ function sorted(jobs) {
 function jobTable(caption, jobs, state) {
   const longest = Math.max(0, ...jobs.map(job => job.eta ? job.eta.high_s : 0));
   const row = job => [String(job.id), node("span", {}, swatch(job.id), jobLink(job.id, job.name)), job.state, job.user, String(job.gpus), String(job.weight), job.policy || "–", progress(job), job.batch ? String(job.batch) : "–", String(job.preemptions), rho(job, state), eta(job, longest)];
-  return table(caption, ["#ID", "Name", "State", "User", "#GPUs", "#Weight", "Policy", "Epochs", "#Batch", "#Preempted", "#rho", "Ends in"], jobs.map(row));
+  return table(caption, ["#ID", "~Name", "State", "User", "#GPUs", "#Weight", "Policy", "~Epochs", "#Batch", "#Preempted", "#rho", "~Ends in"], jobs.map(row));
 }
 function overview(state) {
   const jobs = sorted(state.jobs).filter(job => job.jct_s == null);
@@ -49,13 +49,13 @@ function jobs(state) {
 function fairness(state) {
   const users = state.users.map(user => [user.user, `${user.jobs} (${user.active_jobs} active)`, String(user.weight), user.gpus_max == null ? "–" : String(user.gpus_max), duration(user.gpu_s), node("span", {}, node("span", { class: "bar", "aria-hidden": "true" }, node("i", { style: `left:0;width:${(100 * user.share).toFixed(1)}%` })), (user.share * 100).toFixed(1) + " %"), duration(user.wasted_gpu_s), String(user.preemptions), fixed(user.mean_rho, 2), fixed(user.worst_rho, 2)]);
   const [kept, made] = state.forecasts;
-  return [section("Fairness by user", users.length ? table("Fairness by user", ["User", "Jobs", "#Weight", "#Cap", "#Device time", "Share", "#Wasted", "#Preempted", "#Mean rho", "#Worst rho"], users) : soft("Nobody has run anything."),
-    soft("Device time is what all jobs of a user have received; wasted is the part of it that was lost with work after the last checkpoint.")),
+  return [section("Fairness by user", users.length ? table("Fairness by user", ["User", "Jobs", "#Weight", "#Cap", "#Device time", "~Share", "#Wasted", "#Preempted", "#Mean rho", "#Worst rho"], users) : soft("Nobody has run anything."),
+    soft("Device time is the service that a user's jobs have received. Wasted is time on devices without lasting progress: starts, which are no service, and work after the last checkpoint.")),
   section("Forecasts", node("p", {}, made ? `${kept} of ${made} intervals given for jobs that have finished held their end (${(100 * kept / made).toFixed(0)} %, 80 % is meant).` : "No job has finished that was forecast."))];
 }
 function cluster(state) {
   const devices = state.nodes.flatMap(machine => machine.devices.map(device => [machine.name, node("span", { class: machine.state === "up" ? null : "bad" }, machine.state), device.kind + " " + device.index, device.model || "–", device.memory_bytes ? Math.round(device.memory_bytes / 2 ** 30) + " GiB" : "–", device.job ? jobLink(device.job, "job " + device.job) : "idle", duration(machine.heard_ago_s) + " ago"]));
-  return [section("Cluster", devices.length ? table("Cluster", ["Machine", "State", "Device", "Model", "#Memory", "Runs", "Heard"], devices) : soft("No machine has joined.")),
+  return [section("Cluster", devices.length ? table("Cluster", ["Machine", "State", "Device", "~Model", "#Memory", "Runs", "Heard"], devices) : soft("No machine has joined.")),
     section("Coordinator", node("dl", {}, [["Version", state.program], ["Starts on this store", String(state.epoch)], ["Records", String(state.records)], ["Policy", state.policy], ["Last plan took", fixed(state.solve_s, 2) + " s"], ["Certified gap to the best plan", state.gap == null ? "–" : (100 * state.gap).toFixed(2) + " %"]].flatMap(([name, value]) => [node("dt", {}, name), node("dd", {}, value)])))];
 }
 function events(view) {

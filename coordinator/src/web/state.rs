@@ -95,7 +95,9 @@ fn rounds(owner: &Owner, plan: &PlanReply) -> Vec<Value> {
     let mut length_s = plan.round_left_s;
     let mut rounds = Vec::new();
     for round in &plan.planned {
-        let jobs = round.job_ids.iter().map(|&id| {
+        // A plan outlives the jobs that it was made for.
+        let there = |id: &&u64| book_job(owner, **id).is_some_and(|job| job.end.is_none());
+        let jobs = round.job_ids.iter().filter(there).map(|&id| {
             let regimes = ahead.entry(id).or_insert_with(|| {
                 let declared =
                     book_job(owner, id).is_some_and(|job| job.request.declaration.is_some());
