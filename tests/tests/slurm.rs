@@ -10,7 +10,8 @@ use shockwave_tests::coordinator::Coordinator;
 use shockwave_tests::slurm::Slurm;
 use shockwave_tests::training::Training;
 
-const EPOCHS: u64 = 9;
+/// Long enough that every job is preempted on a fast machine too.
+const EPOCHS: u64 = 15;
 const SAMPLES: u64 = 768;
 const WORKERS: [usize; 3] = [1, 2, 4];
 
@@ -89,12 +90,11 @@ fn gangs_on_pilots_take_turns_and_end_as_undisturbed_ones() {
     slurm.run("scancel", &[&format!("--name={}", pilots[0][2])]).unwrap();
 
     let ended = jobs.map(|job| check(&coordinator, job, &folder.path().join("hand")));
-    let count = |job: &Value, what: &str| job[what].as_u64().unwrap();
-    assert!(count(&ended[2], "leases") > 1, "the gang goes on elsewhere: {}", ended[2]);
-    // Who yields to whom depends on how fast the machine trains.
-    let preemptions: u64 = ended.iter().map(|job| count(job, "preemptions")).sum();
-    assert!(preemptions > 0, "they take turns: {ended:?}");
     for job in &ended {
+        assert!(
+            job["preemptions"].as_u64().unwrap() + job["leases"].as_u64().unwrap() > 2,
+            "{job}"
+        );
         assert_eq!(job["failures"].as_u64().unwrap_or(0), 0, "nobody is blamed: {job}");
     }
     wait_for(&coordinator, "idle machines are given back", || slurm.jobs().unwrap().is_empty());
