@@ -18,9 +18,6 @@ pub(super) async fn explain(shared: &Shared, id: u64) -> Result<ExplainReply, St
             let state = state_name(info.state());
             let sentence = match info.reason.as_str() {
                 "" => format!("it has ended: {state}"),
-                reason if info.started_unix_s.is_none() => {
-                    format!("it has ended: {state}: {reason}")
-                }
                 reason => {
                     format!("it has ended: {state}: {reason} (its output: `shockwave logs {id}`)")
                 }
