@@ -16,6 +16,7 @@ use crate::programs::program;
 pub struct Coordinator {
     child: Child,
     url: String,
+    web: Option<String>,
     folder: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
@@ -39,8 +40,8 @@ impl Coordinator {
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let variables: Vec<(String, String)> = variables.collect();
-        let (child, url) = serve(folder, &arguments, "127.0.0.1:0", &variables)?;
-        Ok(Self { child, url, folder: folder.to_owned(), arguments, variables })
+        let (child, url, web) = serve(folder, &arguments, "127.0.0.1:0", &variables)?;
+        Ok(Self { child, url, web, folder: folder.to_owned(), arguments, variables })
     }
 
     /// Its process.
@@ -84,6 +85,12 @@ impl Coordinator {
         &self.url
     }
 
+    /// Address of its web page, where it has one.
+    #[must_use]
+    pub fn web(&self) -> Option<&str> {
+        self.web.as_deref()
+    }
+
     /// kill -9 of the coordinator alone.
     ///
     /// # Errors
@@ -103,7 +110,8 @@ impl Coordinator {
         // A moment to break at was for one start.
         self.variables.retain(|(name, _)| name != "SHOCKWAVE_FAIL_POINT");
         let variables = self.variables.clone();
-        (self.child, self.url) = serve(&self.folder, &self.arguments, &address, &variables)?;
+        (self.child, self.url, self.web) =
+            serve(&self.folder, &self.arguments, &address, &variables)?;
         Ok(())
     }
 
@@ -190,13 +198,14 @@ fn serve(
     arguments: &[String],
     listen: &str,
     variables: &[(String, String)],
-) -> Result<(Child, String)> {
+) -> Result<(Child, String, Option<String>)> {
     let path = folder.join("coordinator.log");
     let log = std::fs::File::options().create(true).append(true).open(&path)?;
     let mut child = Command::new(program("shockwave"))
         .args(["serve", "--json", "--listen", listen, "--state"])
         .arg(folder.join("state"))
         .args(arguments)
+        .env("USER", "ada")
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -207,7 +216,7 @@ fn serve(
     BufReader::new(stdout).read_line(&mut line)?;
     let ready: Value = serde_json::from_str(&line).unwrap_or_default();
     match ready["coordinator"].as_str() {
-        Some(url) => Ok((child, url.to_owned())),
+        Some(url) => Ok((child, url.to_owned(), ready["web"].as_str().map(str::to_owned))),
         None => {
             child.wait()?;
             bail!("the coordinator did not start: {}", std::fs::read_to_string(&path)?)

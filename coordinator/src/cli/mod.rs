@@ -30,6 +30,7 @@ mod timeline;
 mod token;
 mod top;
 mod wait;
+mod whatif;
 
 mod compare;
 mod plan;
@@ -94,6 +95,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Says when a job ends, with an interval.
     Eta(explain::ExplainArgs),
+    /// Plays the live state on in the simulator, as it is and with something different.
+    Whatif(whatif::WhatIfArgs),
     /// Shows who got how much of the devices, and how fairly.
     Fairness(fairness::FairnessArgs),
     /// Shows the machines and what runs on them.
@@ -151,6 +154,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Weight(args) => govern::weight(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Eta(args) => explain::eta(&args),
+        Command::Whatif(args) => whatif::run(&args),
         Command::Fairness(args) => fairness::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Drain(args) => cluster::drain(&args, true),

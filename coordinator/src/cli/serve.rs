@@ -1,5 +1,6 @@
 //! `shockwave serve`: runs the coordinator.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use crate::launcher::slurm::settings::{self, Pool};
 use crate::serve::{self, Options, ServeError};
 use crate::service::settings::Configuration;
 use crate::tls::ServerFiles;
+use crate::webhook::Webhook;
 
 /// Runs the coordinator, with an agent for this machine
 #[derive(Debug, Args)]
@@ -119,6 +121,12 @@ pub struct ServeSettings {
     /// Pools of machines that Slurm lends; in the settings file only.
     #[arg(skip)]
     pub slurm: Vec<Pool>,
+    /// Is told of each job that finishes, fails, is cancelled or yields [default: nobody]
+    #[arg(long, value_name = "URL")]
+    pub webhook: Option<String>,
+    /// File with the secret that these notices are signed with; private to this account
+    #[arg(long, value_name = "FILE")]
+    pub webhook_secret: Option<PathBuf>,
 }
 
 /// Port by default.
@@ -188,6 +196,7 @@ pub(super) fn start_log() {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         // Said on standard error, by a macro that panics when that is what cannot be written.
         .log_internal_errors(false);
     let _ = lines.try_init();
@@ -258,6 +267,8 @@ impl ServeSettings {
             log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
             jobs_max: self.jobs_max.or(other.jobs_max),
             slurm: if self.slurm.is_empty() { other.slurm } else { self.slurm },
+            webhook: self.webhook.or(other.webhook),
+            webhook_secret: self.webhook_secret.or(other.webhook_secret),
         }
     }
 
@@ -288,6 +299,15 @@ impl ServeSettings {
             predictor: self.predictor.clone().unwrap_or(default.predictor),
             log_bytes_max: self.log_bytes_max.unwrap_or(default.log_bytes_max),
             jobs_max: self.jobs_max.unwrap_or(default.jobs_max),
+            notices: self.webhook.is_some(),
+        }
+    }
+
+    fn webhook(&self) -> Result<Option<Webhook>, CliError> {
+        match (&self.webhook, &self.webhook_secret) {
+            (None, None) => Ok(None),
+            (Some(url), Some(file)) => Webhook::new(url, file).map(Some).map_err(CliError::Usage),
+            _ => Err(CliError::Usage("--webhook and --webhook-secret belong together".into())),
         }
     }
 
@@ -340,6 +360,7 @@ impl ServeSettings {
             node,
             devices,
             configuration: self.configuration(),
+            webhook: self.webhook()?,
             limits: Limits::default(),
             slurm: self.slurm.clone(),
             program,
