@@ -1,108 +1,17 @@
-//! What a team member does and asks: what-if, budgets, notices, and what goes wrong.
+//! What a team member does and asks: what-if, budgets, and what goes wrong.
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+#[path = "common/user.rs"]
+mod user;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A process that ends with the test.
-struct Process {
-    child: Child,
-    /// Its first line as JSON, where it prints one.
-    ready: Value,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A user with a home of its own.
-struct User {
-    home: TempDir,
-}
-
-impl User {
-    fn new() -> Self {
-        Self { home: tempfile::tempdir().unwrap() }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shockwave"));
-        command
-            .args(arguments)
-            .env("HOME", self.home.path())
-            .env("USER", "ada")
-            .env_remove("XDG_STATE_HOME")
-            .env_remove("SHOCKWAVE_COORDINATOR")
-            .env_remove("SHOCKWAVE_TOKEN")
-            .current_dir(self.home.path());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let (out, error) = texts(&output);
-        assert!(output.status.success(), "{arguments:?}: {out}{error}");
-        out
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let mut arguments = arguments.to_vec();
-        arguments.insert(1, "--json");
-        serde_json::from_str(&self.ok(&arguments)).unwrap()
-    }
-
-    /// Exit code and message of a command that must fail.
-    fn fail(&self, arguments: &[&str]) -> (i32, String) {
-        let output = self.run(arguments);
-        assert!(!output.status.success(), "{arguments:?}");
-        (output.status.code().unwrap(), texts(&output).1)
-    }
-
-    fn state(&self, id: &str) -> String {
-        self.json(&["show", id])["job"]["state"].as_str().unwrap().to_owned()
-    }
-
-    /// A coordinator; `more` are options.
-    fn serve(&self, devices: &str, more: &[&str]) -> Process {
-        let mut arguments =
-            vec!["serve", "--json", "--listen", "127.0.0.1:0", "--devices", devices];
-        arguments.extend(["--round-s", "2", "--grace-s", "2", "--node", "here"]);
-        arguments.extend(more);
-        let mut command = self.command(&arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Process { child, ready: serde_json::from_str(&line).unwrap() }
-    }
-}
-
-fn texts(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr))
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let give_up_at = Instant::now() + Duration::from_secs(120);
-    while !condition() {
-        assert!(Instant::now() < give_up_at, "never: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
+use user::{Process, User, texts, wait_until};
 
 #[test]
 fn what_if_plays_the_live_state_and_changes_nothing() {
@@ -193,90 +102,6 @@ fn a_users_cap_holds_until_it_is_changed() {
     assert_eq!(fairness["fairness"]["users"][0]["gpus_max"], 2, "{fairness}");
 }
 
-/// Answers one POST, and gives its headers and body.
-fn take_post(listener: &TcpListener, answer: &str) -> (String, String) {
-    let (stream, _) = listener.accept().unwrap();
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut head = String::new();
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-        head.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    let mut stream = stream;
-    write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n").unwrap();
-    (head, String::from_utf8(body).unwrap())
-}
-
-fn header(head: &str, name: &str) -> String {
-    let line = head.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split_once(": ").unwrap().1.to_owned()
-}
-
-#[test]
-fn ends_are_told_at_least_once_and_signed() {
-    let user = User::new();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let secret = "0123456789abcdef-secret";
-    let file = user.home.path().join("secret");
-    std::fs::write(&file, format!("{secret}\n")).unwrap();
-    let file = file.to_str().unwrap().to_owned();
-    let options = ["--policy", "fifo", "--webhook", &url, "--webhook-secret", &file];
-    let mut arguments = vec!["serve", "--devices", "cpu:1"];
-    arguments.extend(options);
-    let (code, error) = user.fail(&arguments);
-    assert_eq!((code, error.contains("chmod 600")), (2, true), "{error}");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-
-    let mut serve = user.serve("cpu:1", &options);
-    user.ok(&["submit", "--name", "one", "--", "true"]);
-    user.ok(&["wait", "1"]);
-    // Refused, then not acknowledged because the coordinator dies: it comes again all the same.
-    let (head, _) = take_post(&listener, "500 Oops");
-    assert_eq!(header(&head, "X-Shockwave-Delivery"), "1");
-    serve.child.kill().unwrap();
-    serve.child.wait().unwrap();
-    let _serve = user.serve("cpu:1", &options);
-    let (head, body) = take_post(&listener, "204 Fine");
-    assert_eq!(header(&head, "X-Shockwave-Delivery"), "1");
-    let signed = format!("{}.{body}", header(&head, "X-Shockwave-Timestamp"));
-    let expected = shockwave::secrets::keyed_digest(secret.as_bytes(), signed.as_bytes());
-    assert_eq!(header(&head, "X-Shockwave-Signature"), format!("sha256={expected}"));
-    let body: Value = serde_json::from_str(&body).unwrap();
-    let notice = &body["notice"];
-    assert_eq!(
-        (&notice["event"], &notice["job"], &notice["name"]),
-        (&"finished".into(), &1.into(), &"one".into())
-    );
-
-    user.ok(&["submit", "--", "false"]);
-    let (head, body) = take_post(&listener, "200 OK");
-    let failed = serde_json::from_str::<Value>(&body).unwrap()["notice"]["event"].clone();
-    // The first one may come once more: at least once.
-    let again = header(&head, "X-Shockwave-Delivery") == "1";
-    let failed = if again {
-        let (_, body) = take_post(&listener, "200 OK");
-        serde_json::from_str::<Value>(&body).unwrap()["notice"]["event"].clone()
-    } else {
-        failed
-    };
-    assert_eq!(failed, "failed");
-    for entry in std::fs::read_dir(user.home.path().join(".local/state/shockwave/state")).unwrap() {
-        let content = std::fs::read(entry.unwrap().path()).unwrap_or_default();
-        assert!(!content.windows(secret.len()).any(|part| part == secret.as_bytes()));
-    }
-}
-
 #[test]
 fn what_new_users_stumbled_over() {
     let user = User::new();
@@ -336,7 +161,9 @@ fn an_agent_says_that_it_has_joined_and_that_it_goes() {
     let _serve = user.serve("none", &["--policy", "fifo"]);
     let log = user.home.path().join("agent.log");
     let errors = std::fs::File::create(&log).unwrap();
+    let jobs = user.home.path().join(".local/state/shockwave/state/jobs");
     let mut command = user.command(&["agent", "--devices", "cpu:1", "--node", "there"]);
+    command.arg("--jobs").arg(jobs);
     let child = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
     let mut agent = Process { child, ready: Value::Null };
     let state = || {

@@ -22,6 +22,7 @@ mod live_plan;
 mod logs;
 mod runner;
 mod serve;
+mod serve_settings;
 mod show;
 mod snapshot;
 mod submit;
@@ -42,7 +43,7 @@ mod trace;
 use std::process::ExitCode;
 
 pub use job_file::JobTerms;
-pub use serve::ServeSettings;
+pub use serve_settings::ServeSettings;
 
 use clap::{Parser, Subcommand};
 

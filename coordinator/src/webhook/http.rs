@@ -1,10 +1,12 @@
-//! One POST of JSON over HTTP/1.1.
+//! One POST of JSON over HTTP/1.1, plain or over TLS.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Longest time for one attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -18,11 +20,13 @@ pub struct Target {
     authority: String,
     /// With its query.
     path: String,
+    /// Whom its certificate must name; none: plain text.
+    tls: Option<ServerName<'static>>,
 }
 
 /// An address that is none.
 #[derive(Debug, thiserror::Error)]
-#[error("is {got:?}, expected http://HOST[:PORT]/PATH (for https:// put a relay before it)")]
+#[error("is {got:?}, expected http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH")]
 pub struct TargetError {
     got: String,
 }
@@ -33,6 +37,9 @@ pub enum PostError {
     /// The way there.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// Its certificate, or what else TLS needs.
+    #[error("TLS: {0}")]
+    Tls(std::io::Error),
     /// No answer in time.
     #[error("no answer within 10 s")]
     Late,
@@ -46,16 +53,32 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let wrong = || TargetError { got: text.to_owned() };
-        let rest = text.strip_prefix("http://").ok_or_else(wrong)?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let usual_port = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(wrong()),
+        };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let clean = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         // A name and password before the host would be a secret in the settings.
         if host.is_empty() || host.contains('@') || !clean(host) || !clean(path) {
             return Err(wrong());
         }
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
-        Ok(Self { authority, path: format!("/{path}") })
+        let port = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+        let name = port.map_or(host, |(name, _)| name);
+        let authority = match port {
+            Some(_) => host.to_owned(),
+            None => format!("{host}:{usual_port}"),
+        };
+        let tls = match scheme {
+            "https" => {
+                let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+                Some(ServerName::try_from(name).map_err(|_| wrong())?)
+            }
+            _ => None,
+        };
+        Ok(Self { authority, path: format!("/{path}"), tls })
     }
 }
 
@@ -66,15 +89,33 @@ impl Target {
     /// Why it is not known to be taken.
     pub(super) async fn post(
         &self,
+        connector: Option<&TlsConnector>,
         headers: &[(&str, String)],
         body: &str,
     ) -> Result<(), PostError> {
-        tokio::time::timeout(PATIENCE, self.exchange(headers, body))
-            .await
-            .unwrap_or(Err(PostError::Late))
+        let request = self.request(headers, body);
+        let exchange = async {
+            let stream = TcpStream::connect(&self.authority).await?;
+            match (&self.tls, connector) {
+                (Some(name), Some(connector)) => {
+                    let stream = connector.connect(name.clone(), stream).await;
+                    exchange(stream.map_err(PostError::Tls)?, &request).await
+                }
+                (Some(_), None) => {
+                    Err(PostError::Tls(std::io::Error::other("there is no authority to check it")))
+                }
+                (None, _) => exchange(stream, &request).await,
+            }
+        };
+        tokio::time::timeout(PATIENCE, exchange).await.unwrap_or(Err(PostError::Late))
     }
 
-    async fn exchange(&self, headers: &[(&str, String)], body: &str) -> Result<(), PostError> {
+    /// Whether it is to show a certificate.
+    pub(super) fn is_https(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    fn request(&self, headers: &[(&str, String)], body: &str) -> String {
         let mut request = format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\nConnection: close\r\nUser-Agent: shockwave\r\n",
@@ -87,15 +128,22 @@ impl Target {
         }
         request.push_str("\r\n");
         request.push_str(body);
-        let mut stream = TcpStream::connect(&self.authority).await?;
-        stream.write_all(request.as_bytes()).await?;
-        let mut line = String::new();
-        BufReader::new(stream).take(LINE_BYTES_MAX).read_line(&mut line).await?;
-        let code = line.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
-        match code {
-            Some(200..=299) => Ok(()),
-            _ => Err(PostError::Refused(line.trim().to_owned())),
-        }
+        request
+    }
+}
+
+async fn exchange<S>(mut stream: S, request: &str) -> Result<(), PostError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
+    let mut line = String::new();
+    BufReader::new(stream).take(LINE_BYTES_MAX).read_line(&mut line).await?;
+    let code = line.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
+    match code {
+        Some(200..=299) => Ok(()),
+        _ => Err(PostError::Refused(line.trim().to_owned())),
     }
 }
 
@@ -113,7 +161,11 @@ mod tests {
         check("http://127.0.0.1:9000/hook?x=1", "127.0.0.1:9000", "/hook?x=1");
         check("http://relay", "relay:80", "/");
         check("http://[::1]:8/a", "[::1]:8", "/a");
-        for wrong in ["https://a/", "a", "http://", "http://u:p@h/", "http://h/\r\nX: y", ""] {
+        check("https://relay.example.org/hook", "relay.example.org:443", "/hook");
+        check("https://[::1]:8/a", "[::1]:8", "/a");
+        for wrong in
+            ["ftp://a/", "https://a_%/", "a", "http://", "http://u:p@h/", "http://h/\r\nX: y", ""]
+        {
             assert!(wrong.parse::<Target>().is_err(), "{wrong:?}");
         }
     }

@@ -5,12 +5,14 @@
 //! holds no variables and no tokens; the secret goes nowhere.
 
 mod http;
+mod tls;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
 
 pub use http::Target;
 
@@ -32,6 +34,8 @@ const SECRET_BYTES_MIN: usize = 16;
 pub struct Webhook {
     target: Target,
     secret: Arc<Vec<u8>>,
+    /// Checks the receiver's certificate, where it is to show one.
+    connector: Option<TlsConnector>,
 }
 
 impl std::fmt::Debug for Webhook {
@@ -41,12 +45,17 @@ impl std::fmt::Debug for Webhook {
 }
 
 impl Webhook {
-    /// A receiver, and the file that holds the secret shared with it.
+    /// A receiver, the file that holds the secret shared with it, and that of the authority that
+    /// has signed its certificate (where it is to show one; none: those that this system trusts).
     ///
     /// # Errors
     /// In one sentence that names the setting.
-    pub fn new(url: &str, secret_file: &Path) -> Result<Self, String> {
-        let target = url.parse().map_err(|error| format!("--webhook {error}"))?;
+    pub fn new(url: &str, secret_file: &Path, authority: Option<&Path>) -> Result<Self, String> {
+        let target: Target = url.parse().map_err(|error| format!("--webhook {error}"))?;
+        if authority.is_some() && !target.is_https() {
+            return Err("--webhook-authority is for receivers at https://".into());
+        }
+        let connector = target.is_https().then(|| tls::connector(authority)).transpose()?;
         let name = |what: &str| format!("--webhook-secret {}: {what}", secret_file.display());
         let text = std::fs::read(secret_file).map_err(|error| name(&error.to_string()))?;
         use std::os::unix::fs::PermissionsExt;
@@ -58,7 +67,7 @@ impl Webhook {
         if secret.len() < SECRET_BYTES_MIN {
             return Err(name("shorter than 16 bytes, such a secret can be guessed"));
         }
-        Ok(Self { target, secret: Arc::new(secret) })
+        Ok(Self { target, secret: Arc::new(secret), connector })
     }
 }
 
@@ -127,6 +136,6 @@ impl Webhook {
             ("X-Shockwave-Timestamp", at),
             ("X-Shockwave-Signature", format!("sha256={signed}")),
         ];
-        self.target.post(&headers, &body).await
+        self.target.post(self.connector.as_ref(), &headers, &body).await
     }
 }
