@@ -91,6 +91,16 @@ impl Coordinator {
         self.web.as_deref()
     }
 
+    /// Asks it to end in good order, and waits until it has; what trains goes on.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn stop(&mut self, patience: Duration) -> Result<()> {
+        // SAFETY: kill(2) takes plain numbers; the child is not waited for, so its id is its own.
+        unsafe { libc::kill(self.pid(), libc::SIGTERM) };
+        self.gone(patience)
+    }
+
     /// kill -9 of the coordinator alone.
     ///
     /// # Errors
@@ -120,9 +130,22 @@ impl Coordinator {
     /// # Errors
     /// It cannot be started.
     pub fn command(&self, arguments: &[&str]) -> Result<Output> {
+        Ok(self.prepared(arguments).output()?)
+    }
+
+    /// As [`Self::command`], for whoever has this token.
+    ///
+    /// # Errors
+    /// As [`Self::command`].
+    pub fn command_as(&self, token: &str, arguments: &[&str]) -> Result<Output> {
+        Ok(self.prepared(arguments).env("SHOCKWAVE_TOKEN", token).output()?)
+    }
+
+    fn prepared(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("shockwave"));
         command.arg(arguments[0]).args(["--coordinator", &self.url]).args(&arguments[1..]);
-        Ok(command.stdin(Stdio::null()).output()?)
+        command.stdin(Stdio::null());
+        command
     }
 
     /// Runs a command with `--json` and gives what it printed.
@@ -130,9 +153,18 @@ impl Coordinator {
     /// # Errors
     /// It fails.
     pub fn json(&self, arguments: &[&str]) -> Result<Value> {
-        let mut with_json = vec![arguments[0], "--json"];
-        with_json.extend(&arguments[1..]);
-        let output = self.command(&with_json)?;
+        Self::read(arguments, self.command(&with_json(arguments))?)
+    }
+
+    /// As [`Self::json`], for whoever has this token.
+    ///
+    /// # Errors
+    /// As [`Self::json`].
+    pub fn json_as(&self, token: &str, arguments: &[&str]) -> Result<Value> {
+        Self::read(arguments, self.command_as(token, &with_json(arguments))?)
+    }
+
+    fn read(arguments: &[&str], output: Output) -> Result<Value> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{arguments:?}: {}: {said}", output.status);
         serde_json::from_slice(&output.stdout).with_context(|| format!("{arguments:?}"))
@@ -190,6 +222,12 @@ impl Coordinator {
     pub fn output(&self) -> String {
         std::fs::read_to_string(self.folder.join("coordinator.log")).unwrap_or_default()
     }
+}
+
+fn with_json<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let mut with_json = vec![arguments[0], "--json"];
+    with_json.extend(&arguments[1..]);
+    with_json
 }
 
 /// Starts the program; its address is the first line that it prints.
