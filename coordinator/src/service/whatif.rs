@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shockwave_core::engine::{Demand, Engine, Event, Snapshot, Submission, Terms};
+use shockwave_core::engine::{Demand, Engine, Event, Settings, Snapshot, Submission, Terms};
 use shockwave_core::policies;
 use shockwave_core::simulator::product::{
     Costs, Fork, ForkEnd, ForkOutcome, expected, play_on, whole_s,
@@ -32,6 +32,8 @@ const SAMPLES: u64 = 1000;
 const BATCH: u32 = 100;
 /// Share of a stop and a start that is the start, where neither was measured.
 const START_SHARE: f64 = 0.75;
+/// Share of a lease's time, or of its grace, that a start, or a checkpoint, takes at most.
+const BEARABLE: f64 = 0.8;
 
 /// A question, with all that it takes to answer it away from the coordinator's owner.
 pub struct Question {
@@ -164,13 +166,7 @@ impl Question {
         }
         let mut policy = configuration.policy().map_err(|error| error.to_string())?;
         let predictor = configuration.predictor().map_err(|error| error.to_string())?;
-        let (start_s, save_s) = engine.measured_costs_s();
-        let restart_s = engine.settings().restart_s;
-        let costs = Costs {
-            start_s: start_s.unwrap_or(restart_s * START_SHARE),
-            save_s: save_s.unwrap_or(restart_s * (1.0 - START_SHARE)),
-            ..Costs::default()
-        };
+        let costs = costs(engine.settings(), engine.measured_costs_s());
         let fork = Fork { engine, now_s: self.now_s, changes, costs, horizon_s: HORIZON_S };
         let outcome = play_on(fork, &workload, &mut *policy, predictor, &mut Until(until));
         outcome.map_err(|error| error.to_string())
@@ -252,6 +248,19 @@ impl Question {
             now: Some(side(now, &self.configuration.policy, |_| true)),
             changed: Some(side(changed, policy, |id| !cancelled(id))),
         }
+    }
+}
+
+/// What things cost. Where a start would outlast its lease, or a checkpoint its grace, every lease
+/// would end without progress, over and over: what jobs bear is taken for less than these.
+fn costs(settings: &Settings, (start_s, save_s): (Option<f64>, Option<f64>)) -> Costs {
+    let start_s = start_s.unwrap_or(settings.restart_s * START_SHARE);
+    let save_s = save_s.unwrap_or(settings.restart_s * (1.0 - START_SHARE));
+    Costs {
+        start_s: start_s.min(settings.ttl_s * BEARABLE),
+        save_s: save_s.min(settings.grace_s * BEARABLE),
+        plan_s: Costs::default().plan_s.min(settings.plan_budget_s),
+        ..Costs::default()
     }
 }
 
