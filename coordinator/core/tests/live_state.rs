@@ -190,6 +190,40 @@ fn a_weight_that_is_changed_counts_from_the_next_plan_on() {
     assert!(ends_s(&heavier) < 0.75 * ends_s(&now), "{heavier:?}, {now:?}");
 }
 
+/// Rounds of two seconds, and a start that takes fifteen: whoever has started trains at least until
+/// the next boundary, and in the end everybody is done.
+#[test]
+fn rounds_shorter_than_a_start_come_to_an_end() {
+    let settings = Settings {
+        round_s: 2.0,
+        ttl_s: 32.0,
+        lead_s: 2.0 / 12.0,
+        plan_budget_s: 2.0 / 8.0,
+        min_run_s: 0.5,
+        grace_s: 2.0,
+        planning: Planning::Beside,
+        ..Settings::default()
+    };
+    let policy = policies::by_name("shockwave").unwrap();
+    let predictor = predictor::by_name(predictor::DEFAULT, Profile::default()).unwrap();
+    let mut engine = Engine::new(settings, policy, predictor).unwrap();
+    engine.handle(Event::Started, 0.0);
+    engine.handle(Event::NodeJoined { node: node("n", 1), keeps: Vec::new() }, 0.0);
+    for id in 1..=2 {
+        engine.handle(submission(job(id, 1.0, 10, 60.0).spec, false), 0.0);
+    }
+    let mut workload = expected(&engine);
+    workload.jobs.sort_by_key(|job| job.spec.id);
+    let costs = Costs { start_s: 15.0, save_s: 1.6, plan_s: 0.25, ..Costs::default() };
+    let fork = Fork { engine, now_s: 0.5, changes: Vec::new(), costs, horizon_s: 1e6 };
+    let mut policy = policies::by_name("shockwave").unwrap();
+    let predictor = predictor::by_name(predictor::DEFAULT, Profile::default()).unwrap();
+    let outcome = play_on(fork, &workload, policy.as_mut(), predictor, &mut ()).unwrap();
+    assert!(outcome.complete && outcome.ends.len() == 2, "{outcome:?}");
+    let last_s = outcome.ends.values().map(|end| end.after_s).fold(0.0, f64::max);
+    assert!((1200.0..13_000.0).contains(&last_s), "{outcome:?}");
+}
+
 #[test]
 fn it_stops_where_its_observer_has_had_enough() {
     struct Few(u32);
