@@ -287,7 +287,7 @@ impl<'a> Watch<'a> {
             // As a job of the SDK parks itself: no fault of the program's.
             let message = "its lease was not renewed in time".to_owned();
             let exit_code = Some(code::YIELDED);
-            return Exit { version: VERSION, exit_code, signal: None, refused: false, message };
+            return Exit { version: VERSION, exit_code, message, ..Exit::default() };
         }
         Exit {
             version: VERSION,

@@ -88,6 +88,8 @@ impl Owner {
         let has_gpus = chosen.clone().any(|device| device.kind == "gpu");
         let slots: Vec<String> = part.slots.iter().map(u32::to_string).collect();
         let mut env = self.variables(job, lease, address);
+        // Counted from its grant, as for programs that an agent starts.
+        env.insert(env::LEASE_TTL_MS.to_owned(), to_ms(self.left_s(lease)).max(1).to_string());
         env.insert(env::NONCE.to_owned(), lease.nonce.clone());
         env.insert(env::SLOT.to_owned(), slots.join(","));
         let visible = if has_gpus { slots.join(",") } else { String::new() };
