@@ -161,7 +161,7 @@ fn check_folder(shared: &Shared, request: &JoinRequest) -> Result<(), Status> {
 
 async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status> {
     let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
-    let (node, seen) = (request.node.clone(), request.generation);
+    let (node, seen, leaves) = (request.node.clone(), request.generation, request.leaves);
     let mut bell = shared
         .handle
         .ask(move |owner| {
@@ -169,7 +169,7 @@ async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status
             Ok(owner.node_bell(&request.node))
         })
         .await?;
-    if request.leaves {
+    if leaves {
         return Ok(SyncReply::default());
     }
     let deadline = tokio::time::Instant::now() + wait;

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::Value;
 
 use super::job::{self, count};
 use super::{Run, Scenario, Tally};
@@ -175,25 +174,9 @@ impl Day {
         Ok(())
     }
 
-    /// Some job that trains now.
-    fn training_now(&self) -> Result<&Handed> {
-        let give_up_at = Instant::now() + PATIENCE;
-        loop {
-            let mut trains = self.handed.iter().filter(|it| {
-                let began = job::lines(&it.training, "batch ") > 0;
-                began && job::processes(&it.training).len() == 1
-            });
-            if let Some(found) = trains.next() {
-                return Ok(found);
-            }
-            ensure!(Instant::now() < give_up_at, "never: a job trains");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
     /// kill -9 of one job's process: it is started again, and goes on.
     fn crash_training(&self) -> Result<()> {
-        let victim = self.training_now()?;
+        let victim = training_now(&self.handed)?;
         job::signal(&job::processes(&victim.training), libc::SIGKILL);
         let number = victim.id.to_string();
         let again = || {
@@ -205,7 +188,7 @@ impl Day {
 
     /// kill -9 of the coordinator: what trains goes on under the next one.
     fn crash_coordinator(&mut self) -> Result<()> {
-        let trains = self.training_now()?;
+        let trains = training_now(&self.handed)?;
         let (before, training) = (job::processes(&trains.training), &trains.training);
         let (lines, id) = (job::lines(training, "batch "), trains.id);
         self.coordinator.kill()?;
@@ -245,7 +228,7 @@ impl Day {
     }
 
     fn train_on_a_full_disk(&self, user: &str, training: &Training, key: &[&str]) -> Result<()> {
-        let trains = self.training_now()?;
+        let trains = training_now(&self.handed)?;
         let (lines, before) = (job::lines(&trains.training, "batch "), Instant::now());
         let refused = self.submit(user, training, key);
         let said = refused.err().context("a job was taken on a full disk")?.to_string();
@@ -263,7 +246,7 @@ impl Day {
 
     /// Stopped in good order and started again on the same store: training goes on meanwhile.
     fn upgrade(&mut self) -> Result<()> {
-        let trains = self.training_now()?;
+        let trains = training_now(&self.handed)?;
         let (before, training) = (job::processes(&trains.training), &trains.training);
         self.coordinator.stop(PATIENCE)?;
         let now = job::processes(training);
@@ -284,5 +267,20 @@ impl Day {
             tally.note_sum("preemptions", count(&ended, "preemptions") as f64);
         }
         Ok(())
+    }
+}
+
+/// The job that trains now and has come least far.
+fn training_now(handed: &[Handed]) -> Result<&Handed> {
+    let give_up_at = Instant::now() + PATIENCE;
+    loop {
+        let trains = handed.iter().filter(|it| {
+            job::lines(&it.training, "batch ") > 0 && job::processes(&it.training).len() == 1
+        });
+        if let Some(found) = trains.min_by_key(|it| job::lines(&it.training, "batch ")) {
+            return Ok(found);
+        }
+        ensure!(Instant::now() < give_up_at, "never: a job trains");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
