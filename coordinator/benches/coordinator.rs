@@ -197,6 +197,7 @@ fn agents() -> Result<(), Box<dyn Error>> {
             .collect(),
         keeps: Vec::new(),
         until_s: None,
+        machine: String::new(),
     };
     let joins = (0..NODES).map(|node| put(&mut state, &joined(node), 0.0)).collect();
     let value = median(joins);

@@ -20,3 +20,4 @@ pub mod simulation;
 pub mod store;
 pub mod tls;
 pub mod web;
+pub mod webhook;

@@ -157,6 +157,7 @@ impl JobTerms {
             time_limit_s: self.time_limit_s.unwrap_or(0.0),
             device_kind: self.device_kind.clone().unwrap_or_default(),
             device_memory_bytes: self.device_memory_bytes.unwrap_or(0),
+            attached: None,
         })
     }
 }

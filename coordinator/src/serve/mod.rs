@@ -33,6 +33,7 @@ use crate::service::recover::{RecoverError, recover};
 use crate::service::settings::{Configuration, ConfigurationError};
 use crate::store::{Store, StoreError};
 use crate::tls::ServerFiles;
+use crate::webhook::Webhook;
 
 /// What a coordinator is started with.
 #[derive(Clone, Debug)]
@@ -55,6 +56,8 @@ pub struct Options {
     pub devices: Vec<Device>,
     /// What decisions depend on.
     pub configuration: Configuration,
+    /// Who is told of jobs' ends and yields.
+    pub webhook: Option<Webhook>,
     /// What its server allows.
     pub limits: Limits,
     /// The program that has the command `runner`.
@@ -186,6 +189,9 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(listener) = web {
         tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), stopped.clone()));
+    }
+    if let Some(webhook) = options.webhook.clone() {
+        tokio::spawn(crate::webhook::run(webhook, Arc::clone(&shared), stopped.clone()));
     }
     let agent = embedded_agent(&options, &shared, stopped.clone())?;
     launch(&options, &shared, (pilots, passes.0), stopped.clone())?;

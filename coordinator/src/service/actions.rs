@@ -50,10 +50,22 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
         Action::JobEnded { job, outcome, summary } => {
             effects.jobs.insert(job.0);
             if let Some(job) = state.book.jobs.get_mut(&job.0) {
+                if matches!(outcome, Outcome::Finished { .. }) {
+                    let (held, all) = job.curve.held(stamp.unix_s);
+                    state.book.forecasts_held.0 += held;
+                    state.book.forecasts_held.1 += all;
+                }
                 job.preemptions = summary.preemptions;
                 job.note = end_note(&outcome);
+                let event = match &outcome {
+                    Outcome::Finished { .. } => "finished",
+                    Outcome::Cancelled { .. } => "cancelled",
+                    _ => "failed",
+                };
                 job.end = Some(End { outcome, unix_s: stamp.unix_s, summary: *summary });
-                effects.ended.push(job.id);
+                let id = job.id;
+                effects.ended.push(id);
+                state.notify(stamp, id, event);
             }
         }
         Action::JobRetried { job, why, failures, failures_max, .. } => {

@@ -10,7 +10,9 @@ mod bell;
 pub mod book;
 pub mod check;
 pub mod clock;
+pub mod curve;
 mod governed;
+pub mod notices;
 pub mod owner;
 mod planner;
 pub mod record;
@@ -22,6 +24,7 @@ pub mod translate;
 pub mod view;
 mod vigil;
 pub mod wanted;
+pub mod whatif;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -72,8 +72,12 @@ pub struct Owner {
     pub store: StoreInfo,
     /// When each machine's agent was last heard, coordinator's clock, seconds.
     pub heard: BTreeMap<String, f64>,
+    /// Machines whose agent has said that it ends, until it is heard again.
+    pub left: BTreeSet<String>,
     /// Open directive streams by job: such a job hears of a yield without a signal.
     pub followers: BTreeMap<u64, u32>,
+    /// Programs started by hand that listen for their lease: job, and which call of theirs.
+    pub attached: BTreeMap<u64, u64>,
     /// What each machine is to have has changed this often.
     pub generations: BTreeMap<String, u64>,
     /// Machines whose agents are asked to give them back.
@@ -152,7 +156,9 @@ impl Owner {
             state,
             store,
             heard: BTreeMap::new(),
+            left: BTreeSet::new(),
             followers: BTreeMap::new(),
+            attached: BTreeMap::new(),
             generations: BTreeMap::new(),
             dismissed: BTreeSet::new(),
             reserved: BTreeMap::new(),
@@ -251,7 +257,7 @@ impl Owner {
     }
 
     /// As [`Owner::append`], for the coordinator's own facts: they come again when refused.
-    pub(super) fn append_own(&mut self, record: &Record) -> bool {
+    pub fn append_own(&mut self, record: &Record) -> bool {
         let result = self.append(record);
         if let Err(status) = &result {
             tracing::debug!(%status, "a fact must wait");

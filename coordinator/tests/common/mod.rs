@@ -52,6 +52,7 @@ pub fn options(folder: &Path, slots: u32) -> Options {
         node: "here".into(),
         devices: DeviceList::Cpu(slots).resolve().expect("CPU slots are always there"),
         configuration: quick(),
+        webhook: None,
         limits: Limits::default(),
         slurm: Vec::new(),
         program: env!("CARGO_BIN_EXE_shockwave").into(),

@@ -17,13 +17,14 @@ mod environment;
 mod event;
 mod follow;
 pub mod lease;
-mod link;
+pub(crate) mod link;
 mod renew;
 mod report;
 pub mod spool;
 mod wire;
 
 pub use declaration::{Declaration, DeclaredPolicy};
+pub(crate) use environment::start_ticks;
 pub use environment::{ClientConfig, ClientError, Secret};
 pub use event::{Event, Numbered, YieldCause};
 pub use lease::{Directive, LeaseStatus};

@@ -89,7 +89,7 @@ impl Session {
     /// Ends all loops. A checkpoint is saved first, unless the lease is somebody else's.
     pub(super) fn end(&mut self, stop: Stop) -> Result<(), Error> {
         self.stopwatch.stop();
-        self.coordinator.set_deadline(stop.deadline);
+        self.coordinator.set_deadline(stop.deadline, stop.cause);
         match &stop.outcome {
             Outcome::Yielded { reason } => {
                 self.progress.say(&format!("stopping: {reason}"));
