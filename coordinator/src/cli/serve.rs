@@ -11,9 +11,10 @@ use shockwave_core::policies::Tuning;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::connect::{CliError, finish};
+use super::limits::LimitSettings;
+pub(super) use super::machine::{check_node, host_name};
 use super::table;
 use crate::devices::DeviceList;
-use crate::grpc::Limits;
 use crate::launcher::slurm::settings::{self, Pool};
 use crate::serve::{self, Options, ServeError};
 use crate::service::settings::Configuration;
@@ -116,6 +117,9 @@ pub struct ServeSettings {
     /// Most jobs that have not ended [default: 100000]
     #[arg(long, value_name = "COUNT")]
     pub jobs_max: Option<u64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub limits: LimitSettings,
     /// Pools of machines that Slurm lends; in the settings file only.
     #[arg(skip)]
     pub slurm: Vec<Pool>,
@@ -257,6 +261,7 @@ impl ServeSettings {
             reactive: self.reactive.or(other.reactive),
             log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
             jobs_max: self.jobs_max.or(other.jobs_max),
+            limits: self.limits.or(other.limits),
             slurm: if self.slurm.is_empty() { other.slurm } else { self.slurm },
         }
     }
@@ -340,31 +345,12 @@ impl ServeSettings {
             node,
             devices,
             configuration: self.configuration(),
-            limits: Limits::default(),
+            limits: self.limits.limits()?,
             slurm: self.slurm.clone(),
             program,
             is_default: true,
         })
     }
-}
-
-/// Checks the name of a machine as the coordinator will.
-///
-/// # Errors
-/// What it is, and what would be right.
-pub(super) fn check_node(node: &str) -> Result<(), CliError> {
-    if node.is_empty() {
-        return Err(CliError::Usage("--node is empty, expected a name".into()));
-    }
-    let checked = crate::service::check::name("--node", node);
-    checked.map_err(|status| CliError::Usage(status.message().to_owned()))
-}
-
-/// Name of this machine.
-pub(super) fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "localhost".into() } else { name.to_owned() }
 }
 
 #[cfg(test)]
