@@ -53,6 +53,7 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
                 job.preemptions = summary.preemptions;
                 job.note = end_note(&outcome);
                 job.end = Some(End { outcome, unix_s: stamp.unix_s, summary: *summary });
+                effects.ended.push(job.id);
             }
         }
         Action::JobRetried { job, why, failures, failures_max, .. } => {
@@ -66,10 +67,9 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
             state.book.rounds.decided_for = round;
             state.book.rounds.decision = Some(*decision);
         }
-        Action::RoundStarted { round, at_s, running } => {
+        Action::RoundStarted { round, at_s, .. } => {
             state.book.rounds.round = round;
             state.book.rounds.began_s = at_s;
-            state.book.rounds.running = running.iter().map(|job| job.0).collect();
         }
         Action::NodeSetAside { node, why } => {
             tracing::warn!(%node, why, "a machine is not used any more");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shockwave_core::engine::{PlanAnswer, PlanRequest};
+use shockwave_core::engine::{Outcome, PlanAnswer, PlanRequest};
 use shockwave_core::policies::Policy;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::Status;
@@ -281,6 +281,13 @@ impl Owner {
     pub(super) fn tell(&mut self, effects: &Effects) {
         for job in &effects.jobs {
             self.job_bell.ring(job);
+        }
+        for job in effects.ended.iter().filter_map(|id| self.state.book.jobs.get(id)) {
+            let (id, name) = (job.id, job.request.name.as_str());
+            match job.end.as_ref().map(|end| &end.outcome) {
+                Some(Outcome::Finished { .. }) => tracing::info!(id, name, "a job has finished"),
+                _ => tracing::warn!(id, name, why = job.note, "a job has ended"),
+            }
         }
         for node in &effects.nodes {
             *self.generations.entry(node.clone()).or_insert(0) += 1;

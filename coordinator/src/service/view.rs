@@ -152,8 +152,10 @@ pub fn plan(owner: &Owner) -> PlanReply {
     let engine = &owner.state.engine;
     let settings = engine.settings();
     let round = engine.round();
-    let running = owner.state.book.rounds.running.iter();
-    let now = PlannedRound { round, job_ids: running.copied().collect(), price: None };
+    // Leases come and go within a round: who holds devices at this moment runs in it.
+    let mut running: Vec<u64> = owner.state.book.leases.keys().map(|lease| lease.0).collect();
+    running.dedup();
+    let now = PlannedRound { round, job_ids: running, price: None };
     let mut rounds = vec![now];
     let decision = engine.decision();
     let mut appraisal = None;

@@ -33,7 +33,7 @@ pub(super) async fn explain(shared: &Shared, id: u64) -> Result<ExplainReply, St
             _ => Vec::new(),
         };
         Ok(ExplainReply {
-            sentence: sentence(job, &it, &info.reason),
+            sentence: sentence(owner, job, &it, &info.reason),
             remedy: remedy(job, &it, owner.state.engine.settings().round_s),
             budget: it.budget,
             rho: it.rho_hat,
@@ -49,7 +49,7 @@ pub(super) async fn explain(shared: &Shared, id: u64) -> Result<ExplainReply, St
     shared.handle.ask(ask).await
 }
 
-fn sentence(job: &Job, it: &Explanation, reason: &str) -> String {
+fn sentence(owner: &Owner, job: &Job, it: &Explanation, reason: &str) -> String {
     match &it.standing {
         Standing::Running { planned, yields_s, .. } => {
             let share = match it.rho_hat {
@@ -59,7 +59,7 @@ fn sentence(job: &Job, it: &Explanation, reason: &str) -> String {
             };
             let until = match (yields_s, planned.len()) {
                 (Some(_), _) => "it gives its devices back at the end of this round".to_owned(),
-                (None, 0) => "no later round is planned yet".to_owned(),
+                (None, 0) => no_later_round(owner, it).to_owned(),
                 (None, rounds) => format!("the plan has it in {rounds} later rounds"),
             };
             format!("it runs: {share}, and {until}")
@@ -70,6 +70,17 @@ fn sentence(job: &Job, it: &Explanation, reason: &str) -> String {
         },
         _ if reason.is_empty() => format!("job {} stands as it should", job.id),
         _ => reason.to_owned(),
+    }
+}
+
+/// Why a running job has no later round in the plan.
+fn no_later_round(owner: &Owner, it: &Explanation) -> &'static str {
+    let engine = &owner.state.engine;
+    let round_left_s = engine.boundary_s() - owner.now_s();
+    match it.progress.left_s {
+        Some(left_s) if left_s <= round_left_s => "it ends in this round as forecast",
+        _ if engine.decision().is_none() => "the first plan is made shortly before this round ends",
+        _ => "the next plan, shortly before this round ends, decides on its next rounds",
     }
 }
 
