@@ -20,6 +20,7 @@ use crate::agent::{Agent, AgentConfig, mark};
 use crate::files::{FileError, make_folder};
 use crate::grpc::agent::Embedded;
 use crate::grpc::{self, Limits};
+use crate::incoming;
 use crate::launcher::Pass;
 use crate::launcher::slurm;
 use crate::launcher::slurm::pilot::Pilots;
@@ -144,7 +145,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     let tls = options.tls.as_ref().map(ServerFiles::config).transpose().map_err(ServeError::Tls)?;
     let secured = (options.limits.clone(), tls);
     let (store, writer) = Store::open(&options.state_dir)?;
-    let (listener, listen, web) = listen(&options).await?;
+    let (listener, listen, web) = listen(&options)?;
     let info = store.info.clone();
     let reader = store.reader()?;
     let state = recover(&info, &reader, &options.configuration, &info.secret)?;
@@ -188,7 +189,8 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     let server = tokio::spawn(serve(listener, Arc::clone(&shared), secured, stopped.clone()));
     let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(listener) = web {
-        tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), stopped.clone()));
+        let limits = options.limits.clone();
+        tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), limits, stopped.clone()));
     }
     if let Some(webhook) = options.webhook.clone() {
         tokio::spawn(crate::webhook::run(webhook, Arc::clone(&shared), stopped.clone()));
@@ -220,14 +222,12 @@ fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
 }
 
 /// The coordinator's socket, its address, and the web page's socket.
-async fn listen(
-    options: &Options,
-) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
+fn listen(options: &Options) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
     let failed = |address| move |source| ServeError::Listen { address, source };
-    let listener = address::bind(options.listen, &options.state_dir).await?;
+    let listener = address::bind(options.listen, &options.state_dir)?;
     let bound = listener.local_addr().map_err(failed(options.listen))?;
     let web = match options.web {
-        Some(address) => Some(TcpListener::bind(address).await.map_err(failed(address))?),
+        Some(address) => Some(incoming::listen(address).map_err(failed(address))?),
         None => None,
     };
     Ok((listener, bound, web))

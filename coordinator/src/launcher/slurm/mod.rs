@@ -14,7 +14,7 @@ mod command;
 mod decide;
 mod facts;
 pub mod pilot;
-mod queue;
+pub mod queue;
 mod script;
 pub mod settings;
 
