@@ -5,6 +5,7 @@
 
 pub mod coordinator;
 pub mod fuzz;
+pub mod netns;
 pub mod programs;
 pub mod samples;
 pub mod slurm;

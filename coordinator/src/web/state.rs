@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tonic::Status;
 
+use crate::cli::cluster::Pool;
 use crate::cli::json::Job;
 use crate::grpc::client::{cluster, fairness};
 use crate::service::book::Stint;
@@ -63,6 +64,7 @@ fn front(owner: &Owner) -> Value {
         "rounds": rounds.collect::<Vec<_>>(),
         "stints": stints.collect::<Vec<_>>(),
         "nodes": nodes.collect::<Vec<_>>(),
+        "pools": owner.pools.iter().cloned().map(Pool::from).collect::<Vec<_>>(),
         "users": shares.collect::<Vec<_>>(),
     })
 }

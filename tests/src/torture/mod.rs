@@ -100,7 +100,7 @@ pub struct Scenario {
 }
 
 /// Every scenario, the quick ones first.
-pub const SCENARIOS: [Scenario; 12] = [
+pub const SCENARIOS: [Scenario; 13] = [
     power::SCENARIO,
     damage::SCENARIO,
     rivals::SCENARIO,
@@ -113,6 +113,7 @@ pub const SCENARIOS: [Scenario; 12] = [
     zombie::SCENARIO,
     kill::SCENARIO,
     slurm::SCENARIO,
+    slurm::EACH_LEASE,
 ];
 
 /// Runs that may fail before the rest is not played any more.
