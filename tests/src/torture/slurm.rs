@@ -191,8 +191,8 @@ impl Site {
         let Some(apart) = self.slurm.apart() else { return Ok(String::new()) };
         let at = folder.join("certs");
         let host = apart.host().to_string();
-        let made = Command::new(program("shockwave")).arg("certificate").arg(&at);
-        let made = made.args(["--host", &host]).output()?;
+        let mut command = Command::new(program("shockwave"));
+        let made = command.arg("certificate").arg(&at).args(["--host", &host]).output()?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let at = at.display();
         Ok(format!(
