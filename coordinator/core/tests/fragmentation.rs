@@ -100,7 +100,9 @@ fn play(seed: u64, place: impl Fn(&Cluster, u32) -> Option<Placement>) -> Torn {
         running.retain(|(until, devices)| {
             let stays = *until > now;
             if !stays {
-                devices.iter().for_each(|device| drop(cluster.taken.remove(device)));
+                for device in devices.iter() {
+                    cluster.taken.remove(device);
+                }
             }
             stays
         });
