@@ -11,7 +11,7 @@ use shockwave_tests::slurm::Slurm;
 use shockwave_tests::training::Training;
 
 /// Long enough that every job is preempted on a fast machine too.
-const EPOCHS: u64 = 15;
+const EPOCHS: u64 = 24;
 const SAMPLES: u64 = 768;
 const WORKERS: [usize; 3] = [1, 2, 4];
 
