@@ -303,11 +303,16 @@ fn write_configuration(
     let ports = free_ports(nodes + 1)?;
     let at = folder.display();
     let head = apart.map_or(Ipv4Addr::LOCALHOST, Namespaces::host);
+    // Otherwise the daemons listen where the host's name leads, which is this machine's loopback.
+    let bind = match apart {
+        Some(_) => "",
+        None => "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n",
+    };
     let mut text = format!(
         "ClusterName=test\nSlurmctldHost={host}({head})\nSlurmctldPort={}\nSlurmUser={account}\n\
          SlurmdUser={account}\nAuthType=auth/munge\nCredType=cred/munge\n\
          AuthInfo=socket={at}/munge/sock,cred_expire=5\n\
-         CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\nStateSaveLocation={at}/state\n\
+         {bind}StateSaveLocation={at}/state\n\
          SlurmdSpoolDir={at}/spool.%n\nSlurmctldPidFile={at}/slurmctld.pid\n\
          SlurmdPidFile={at}/slurmd.%n.pid\nSlurmdLogFile={at}/log/slurmd.%n\n\
          ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
