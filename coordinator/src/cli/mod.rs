@@ -7,7 +7,7 @@ mod agent;
 mod cancel;
 mod certificate;
 mod check_config;
-mod cluster;
+pub(crate) mod cluster;
 mod completions;
 pub mod connect;
 mod doctor;

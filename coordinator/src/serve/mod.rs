@@ -27,6 +27,7 @@ use crate::launcher::slurm::pilot::Pilots;
 use crate::launcher::slurm::settings::Pool;
 use crate::secrets;
 use crate::service::Shared;
+use crate::service::carriers::PLACE;
 use crate::service::clock::Clock;
 use crate::service::owner::{self, Handle, Parts, StoreFailure};
 use crate::service::record::Record;
@@ -150,6 +151,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     let reader = store.reader()?;
     let state = recover(&info, &reader, &options.configuration, &info.secret)?;
     let recovered = state.book.number;
+    let had_places = state.book.nodes.values().any(|node| node.instance == PLACE);
     let (stop, stopped) = watch::channel(false);
     let parts = Parts {
         state,
@@ -196,7 +198,9 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         tokio::spawn(crate::webhook::run(webhook, Arc::clone(&shared), stopped.clone()));
     }
     let agent = embedded_agent(&options, &shared, stopped.clone())?;
-    launch(&options, &shared, (pilots, passes.0), stopped.clone())?;
+    if !options.slurm.is_empty() || !pilots.all.is_empty() || had_places {
+        launch(&options, &shared, (pilots, passes.0), stopped.clone())?;
+    }
     snapshots::start(handle.clone(), stopped);
     address.write(&options.state_dir, options.is_default)?;
     Ok(Running {
@@ -272,9 +276,6 @@ fn launch(
     (pilots, passes): (Pilots, watch::Sender<Arc<Vec<Pass>>>),
     stop: watch::Receiver<bool>,
 ) -> Result<(), FileError> {
-    if options.slurm.is_empty() && pilots.all.is_empty() {
-        return Ok(());
-    }
     if options.listen.ip().is_loopback() {
         tracing::warn!("Slurm's nodes reach this coordinator only where they are this machine");
     }

@@ -13,6 +13,7 @@ use tonic::Status;
 use super::apply::{Effects, Stamp, State};
 use super::bell::Bell;
 use super::book::Token;
+use super::carriers::Carrier;
 use super::clock::Clock;
 use super::record::Record;
 use crate::store::{
@@ -85,6 +86,11 @@ pub struct Owner {
     /// Machines that keep devices for a gang that spans several, with the rendezvous port of each;
     /// by job and lease epoch. Agents say it again after a restart.
     pub reserved: BTreeMap<(u64, u64), BTreeMap<String, u32>>,
+    /// Agents that carry one lease each, by their names.
+    pub carriers: BTreeMap<String, Carrier>,
+    /// Pools of machines that a batch system lends, as it was seen last.
+    pub pools: Vec<shockwave_proto::v1::PoolInfo>,
+    place_bell: watch::Sender<u64>,
     clock: Clock,
     writer: Box<dyn Log>,
     durable: u64,
@@ -162,6 +168,9 @@ impl Owner {
             generations: BTreeMap::new(),
             dismissed: BTreeSet::new(),
             reserved: BTreeMap::new(),
+            carriers: BTreeMap::new(),
+            pools: Vec::new(),
+            place_bell: watch::channel(0).0,
             clock,
             writer: log,
             trouble: None,
@@ -299,6 +308,15 @@ impl Owner {
             *self.generations.entry(node.clone()).or_insert(0) += 1;
             self.node_bell.ring(node);
         }
+        if effects.nodes.iter().any(|node| self.is_place(node)) {
+            self.place_bell.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// A bell that rings when any place is to have something else.
+    #[must_use]
+    pub fn place_bell(&self) -> watch::Receiver<u64> {
+        self.place_bell.subscribe()
     }
 
     /// A bell that rings at each change of a job.

@@ -115,6 +115,7 @@ pub const SCENARIOS: [Scenario; 13] = [
     kill::SCENARIO,
     team_day::SCENARIO,
     slurm::SCENARIO,
+    slurm::EACH_LEASE,
 ];
 
 /// Runs that may fail before the rest is not played any more.
