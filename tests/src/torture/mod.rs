@@ -101,7 +101,7 @@ pub struct Scenario {
 }
 
 /// Every scenario, the quick ones first.
-pub const SCENARIOS: [Scenario; 13] = [
+pub const SCENARIOS: [Scenario; 14] = [
     power::SCENARIO,
     damage::SCENARIO,
     rivals::SCENARIO,
