@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use sha2::{Digest, Sha256};
 use shockwave_proto::env;
 
 use super::settings::{Settings, state_folder};
@@ -25,7 +26,7 @@ const OF_A_LEASE: [&str; 7] = [
 pub(super) fn with_lease(settings: &Settings, leased: Leased) -> io::Error {
     let set = |name: &'static str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let folder = state_folder(&set).unwrap_or_else(std::env::temp_dir);
-    let folder = folder.join("attached").join(leased.job.to_string());
+    let folder = folder.join("attached").join(own_folder(&leased));
     let (spool, checkpoints) = (folder.join("spool"), folder.join("checkpoints"));
     if let Err(error) = std::fs::create_dir_all(&spool) {
         return error;
@@ -61,6 +62,15 @@ pub(super) fn without_lease() -> io::Error {
         None => command.env_remove(env::CUDA_VISIBLE_DEVICES),
     };
     execute(command)
+}
+
+/// One for each job of each coordinator: job 1 of another has nothing to do with this one's. A job's
+/// token is its own, and the same after every restart.
+fn own_folder(leased: &Leased) -> String {
+    let token = leased.grant.env.get(env::JOB_TOKEN).map(String::as_bytes).unwrap_or_default();
+    let digest = Sha256::digest(token);
+    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{hex}", leased.job)
 }
 
 fn again() -> Command {

@@ -49,11 +49,7 @@ impl Shockwave {
     #[must_use]
     pub fn plan(&mut self, view: &ClusterView) -> Plan {
         self.company.note(view);
-        let mean_weight = mean_weight(view);
-        // A budget is a claim to that share: twice the mean halves the wait that is promised.
-        let promised = |job: &JobView| {
-            PROMISED * self.company.contention(job, view.gpus) * mean_weight / job.weight
-        };
+        let promised = |job: &JobView| PROMISED * self.company.contention(job, view);
         let program = Objective::FinishTime.program(&self.horizon.window(view, &promised));
         solve(&program, &self.effort, Placement::ByPrecedence(self.first), &|| false)
     }
@@ -89,15 +85,6 @@ impl Policy for Shockwave {
         self.company = recalled(self.name(), memory)?;
         Ok(())
     }
-}
-
-/// Mean budget of the jobs that are there; exactly theirs when all have the same.
-fn mean_weight(view: &ClusterView) -> f64 {
-    let first = view.jobs.first().map_or(1.0, |job| job.weight);
-    if view.jobs.iter().all(|job| job.weight == first) {
-        return first;
-    }
-    view.jobs.iter().map(|job| job.weight).sum::<f64>() / view.jobs.len() as f64
 }
 
 /// A plan in terms of jobs and rounds.
