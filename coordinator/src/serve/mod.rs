@@ -189,14 +189,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         agents_show_certificates: options.tls.as_ref().is_some_and(|tls| tls.agents.is_some()),
     });
     let server = tokio::spawn(serve(listener, Arc::clone(&shared), secured, stopped.clone()));
-    let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
-    if let Some(listener) = web {
-        let limits = options.limits.clone();
-        tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), limits, stopped.clone()));
-    }
-    if let Some(webhook) = options.webhook.clone() {
-        tokio::spawn(crate::webhook::run(webhook, Arc::clone(&shared), stopped.clone()));
-    }
+    let web = beside(&options, web, &shared, &stopped);
     let agent = embedded_agent(&options, &shared, stopped.clone())?;
     if !options.slurm.is_empty() || !pilots.all.is_empty() || had_places {
         launch(&options, &shared, (pilots, passes.0), stopped.clone())?;
@@ -205,7 +198,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     address.write(&options.state_dir, options.is_default)?;
     Ok(Running {
         address,
-        web: web_address,
+        web,
         handle,
         epoch: info.epoch,
         recovered,
@@ -215,6 +208,25 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         agent,
         _store: store,
     })
+}
+
+/// Starts what others than agents and trainings look at: the page, and notices to a webhook. Gives
+/// the page's address.
+fn beside(
+    options: &Options,
+    web: Option<TcpListener>,
+    shared: &Arc<Shared>,
+    stopped: &watch::Receiver<bool>,
+) -> Option<SocketAddr> {
+    let address = web.as_ref().and_then(|listener| listener.local_addr().ok());
+    if let Some(listener) = web {
+        let limits = options.limits.clone();
+        tokio::spawn(crate::web::serve(listener, Arc::clone(shared), limits, stopped.clone()));
+    }
+    if let Some(webhook) = options.webhook.clone() {
+        tokio::spawn(crate::webhook::run(webhook, Arc::clone(shared), stopped.clone()));
+    }
+    address
 }
 
 fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
