@@ -86,7 +86,7 @@ pub struct Owner {
     pub carriers: BTreeMap<String, Carrier>,
     /// Pools of machines that a batch system lends, as it was seen last.
     pub pools: Vec<shockwave_proto::v1::PoolInfo>,
-    place_bell: watch::Sender<u64>,
+    pub(super) place_bell: watch::Sender<u64>,
     clock: Clock,
     writer: Box<dyn Log>,
     durable: u64,
@@ -298,12 +298,6 @@ impl Owner {
         if effects.nodes.iter().any(|node| self.is_place(node)) {
             self.place_bell.send_modify(|changes| *changes += 1);
         }
-    }
-
-    /// A bell that rings when any place is to have something else.
-    #[must_use]
-    pub fn place_bell(&self) -> watch::Receiver<u64> {
-        self.place_bell.subscribe()
     }
 
     /// A bell that rings at each change of a job.
