@@ -106,6 +106,14 @@ impl DeviceList {
     }
 }
 
+/// Identity of the running machine: the same for every process on it, another after a restart of the
+/// machine. Empty when the system does not tell.
+#[must_use]
+pub fn machine() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
 fn cpu_slots(count: u32) -> Vec<Device> {
     let slot = |index| Device { index, kind: "cpu".into(), ..Device::default() };
     (0..count).map(slot).collect()

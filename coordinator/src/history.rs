@@ -31,6 +31,8 @@ pub struct Row {
     pub submitted_unix_s: f64,
     /// Completion as the job said it, seconds since 1970.
     pub finished_unix_s: Option<f64>,
+    /// Its end, however it came, seconds since 1970; as far as it is known.
+    pub ended_unix_s: Option<f64>,
     /// Times that it gave its devices back before its end.
     pub preemptions: u32,
     /// When it ran, in order.
@@ -61,11 +63,13 @@ impl History {
                     name: request.name.clone(),
                     submitted_unix_s: at_unix_s,
                     finished_unix_s: None,
+                    ended_unix_s: None,
                     preemptions: 0,
                     spans: Vec::new(),
                 };
                 self.rows.insert(*job, row);
             }
+            Record::Cancelled { job, .. } => self.ended(*job, at_unix_s),
             Record::Running { job, .. } => {
                 if let Some(row) = self.rows.get_mut(job) {
                     row.begin(at_unix_s, None);
@@ -88,6 +92,13 @@ impl History {
         }
     }
 
+    /// A job has ended: what the log's records alone do not say of one that failed.
+    pub fn ended(&mut self, job: u64, at_unix_s: f64) {
+        if let Some(row) = self.rows.get_mut(&job) {
+            row.ended_unix_s = Some(at_unix_s);
+        }
+    }
+
     /// The rows, by job number.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
@@ -107,10 +118,14 @@ impl History {
     pub fn svg(&self) -> Result<String, DrawError> {
         let (from, to) = self.range().ok_or_else(|| DrawError("there are no jobs".into()))?;
         let mut svg = String::new();
-        let size = (960, 110 + 44 * self.rows.len() as u32);
+        let size = (960, 110 + LEGEND_PX + 44 * self.rows.len() as u32);
         {
             let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-            self.draw(&area, from, to).map_err(|error| DrawError(error.to_string()))?;
+            let failed = |error: Drawing| DrawError(error.to_string());
+            area.fill(&WHITE).map_err(failed)?;
+            let (rows, legend) = area.split_vertically(size.1 - LEGEND_PX);
+            self.draw(&rows, from, to).map_err(failed)?;
+            draw_legend(&legend).map_err(failed)?;
             area.present().map_err(|error| DrawError(error.to_string()))?;
         }
         Ok(svg)
@@ -121,8 +136,7 @@ impl History {
         area: &DrawingArea<SVGBackend<'_>, Shift>,
         from: f64,
         to: f64,
-    ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>> {
-        area.fill(&WHITE)?;
+    ) -> Result<(), Drawing> {
         let rows: Vec<&Row> = self.rows.values().collect();
         let bottom = rows.len() as f64;
         let mut chart = ChartBuilder::on(area)
@@ -147,7 +161,7 @@ impl History {
             let place = chart.backend_coord(&(0.0, index as f64 + 0.5));
             let at = (place.0 - 145, place.1 - 7);
             area.draw(&Text::new(shorten(&label), at, style))?;
-            let end = row.finished_unix_s.unwrap_or(to);
+            let end = row.finished_unix_s.or(row.ended_unix_s).unwrap_or(to).min(to);
             let life = [(row.submitted_unix_s - from, top + 0.3), (end - from, top + 0.3)];
             chart.draw_series(LineSeries::new(life, BLACK.mix(0.3)))?;
             for span in &row.spans {
@@ -164,6 +178,33 @@ impl History {
         }
         Ok(())
     }
+}
+
+/// What can go wrong with a drawing.
+type Drawing = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>;
+
+/// Height of the legend, pixels.
+const LEGEND_PX: u32 = 30;
+
+/// What the colours and lines mean.
+fn draw_legend(area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Drawing> {
+    let mut x = 160;
+    let text = |x: i32, words: &str| {
+        let style = ("sans-serif", 12).into_font().color(&BLACK);
+        area.draw(&Text::new(words.to_owned(), (x, 7), style))
+    };
+    for (batch, words) in
+        [(Some(16), "runs, batch 16"), (Some(256), "256"), (Some(4096), "4096 or more")]
+    {
+        area.draw(&Rectangle::new([(x, 6), (x + 22, 20)], colour(batch).filled()))?;
+        text(x + 28, words)?;
+        x += 44 + 7 * words.len() as i32;
+    }
+    area.draw(&Rectangle::new([(x, 6), (x + 22, 20)], colour(None).filled()))?;
+    text(x + 28, "runs, batch not told")?;
+    x += 184;
+    area.draw(&PathElement::new([(x, 13), (x + 22, 13)], BLACK.mix(0.3)))?;
+    text(x + 28, "from its submission to its end")
 }
 
 impl Row {
@@ -282,11 +323,38 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_has_ended_waits_no_more() {
+        let mut timeline = example();
+        timeline.add(120.0, &submitted(2, "cancelled"));
+        timeline.add(130.0, &Record::Cancelled { job: 2, why: "mistake".into() });
+        timeline.add(140.0, &submitted(3, "failed"));
+        timeline.ended(3, 150.0);
+        timeline.add(200.0, &Record::Tick);
+        let ends: Vec<_> = timeline.rows().map(|row| row.ended_unix_s).collect();
+        assert_eq!(ends, [None, Some(130.0), Some(150.0)]);
+        let svg = timeline.svg().unwrap();
+        // Time 0 of the axis is at 160, its end at 940: a life of 10 s in 100 is 78 pixels long.
+        let lives = svg.lines().filter(|line| line.contains("polyline") && line.contains("0.3"));
+        let widths: Vec<f64> = lives
+            .filter_map(|line| {
+                let points = line.split("points=\"").nth(1)?.split('"').next()?;
+                let xs: Vec<f64> = points
+                    .split_whitespace()
+                    .filter_map(|point| point.split(',').next()?.parse().ok())
+                    .collect();
+                Some(xs.last()? - xs.first()?)
+            })
+            .collect();
+        assert!(widths.len() >= 3 && widths.iter().all(|width| *width < 200.0), "{widths:?}");
+    }
+
+    #[test]
     fn the_picture_names_the_jobs_and_is_well_formed() {
         let svg = example().svg().unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
         assert!(svg.contains("accordion&lt;&amp;&gt;"), "names are escaped");
-        assert_eq!(svg.matches("<rect").count(), 1 + 3, "background and three stretches");
+        assert_eq!(svg.matches("<rect").count(), 1 + 3 + 4, "background, stretches, legend");
+        assert!(svg.contains("from its submission to its end"), "a legend");
         assert!(History::default().svg().is_err());
     }
 }

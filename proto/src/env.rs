@@ -26,6 +26,24 @@ pub const CA_FILE: &str = "SHOCKWAVE_CA_FILE";
 /// The user's own token for the command line. Never given to a training process.
 pub const TOKEN: &str = "SHOCKWAVE_TOKEN";
 
+/// How a program that was started by hand attaches to a coordinator: `wait` (after a yield it waits
+/// for its next lease in the same terminal) or `exit` (it ends with code 75).
+pub const ATTACH: &str = "SHOCKWAVE_ATTACH";
+/// Devices that an attached program needs together (a count; 1 when not set).
+pub const ATTACH_GPUS: &str = "SHOCKWAVE_ATTACH_GPUS";
+/// Names an attached program: started again with the same name, it goes on with its job. Made from
+/// its machine, folder and arguments when not set.
+pub const ATTACH_KEY: &str = "SHOCKWAVE_ATTACH_KEY";
+/// Machine (as its agent names it) of an attached program; found by itself when not set.
+pub const NODE: &str = "SHOCKWAVE_NODE";
+/// Number of the job that an attached program carries; set by the SDK when it executes itself again.
+pub const ATTACHED_JOB: &str = "SHOCKWAVE_ATTACHED_JOB";
+/// When an attached program got its lease, milliseconds on the machine's monotonic clock; set by
+/// the SDK.
+pub const LEASE_FROM_MONO_MS: &str = "SHOCKWAVE_LEASE_FROM_MONO_MS";
+/// `CUDA_VISIBLE_DEVICES` of the terminal that an attached program was started in; set by the SDK.
+pub const OUTER_CUDA_VISIBLE_DEVICES: &str = "SHOCKWAVE_OUTER_CUDA_VISIBLE_DEVICES";
+
 /// Index of a job in the array that it was handed in with.
 pub const ARRAY_INDEX: &str = "SHOCKWAVE_ARRAY_INDEX";
 

@@ -39,8 +39,10 @@
 //! | [`checkpoint`], [`metrics`] | what a run leaves on the disk |
 //! | [`distributed`] | several processes, one model |
 //! | [`arena`], [`client`] | the flat buffers; the conversation with a coordinator |
+//! | [`mod@attach`] | programs that are started by hand and share devices |
 
 pub mod arena;
+pub mod attach;
 pub mod checkpoint;
 pub mod client;
 pub mod data;
@@ -60,6 +62,7 @@ mod shim;
 mod signals;
 mod stopwatch;
 
+pub use attach::attach;
 pub use data::{Batch, Dataset};
 pub use error::Error;
 pub use precision::{Precision, with_precision};

@@ -16,6 +16,7 @@ use crate::programs::program;
 pub struct Coordinator {
     child: Child,
     url: String,
+    web: Option<String>,
     folder: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
@@ -52,8 +53,8 @@ impl Coordinator {
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let variables: Vec<(String, String)> = variables.collect();
-        let (child, url) = serve(folder, &arguments, listen, &variables)?;
-        Ok(Self { child, url, folder: folder.to_owned(), arguments, variables })
+        let (child, url, web) = serve(folder, &arguments, listen, &variables)?;
+        Ok(Self { child, url, web, folder: folder.to_owned(), arguments, variables })
     }
 
     /// Its process.
@@ -97,6 +98,22 @@ impl Coordinator {
         &self.url
     }
 
+    /// Address of its web page, where it has one.
+    #[must_use]
+    pub fn web(&self) -> Option<&str> {
+        self.web.as_deref()
+    }
+
+    /// Asks it to end in good order, and waits until it has; what trains goes on.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn stop(&mut self, patience: Duration) -> Result<()> {
+        // SAFETY: kill(2) takes plain numbers; the child is not waited for, so its id is its own.
+        unsafe { libc::kill(self.pid(), libc::SIGTERM) };
+        self.gone(patience)
+    }
+
     /// kill -9 of the coordinator alone.
     ///
     /// # Errors
@@ -116,7 +133,8 @@ impl Coordinator {
         // A moment to break at was for one start.
         self.variables.retain(|(name, _)| name != "SHOCKWAVE_FAIL_POINT");
         let variables = self.variables.clone();
-        (self.child, self.url) = serve(&self.folder, &self.arguments, &address, &variables)?;
+        (self.child, self.url, self.web) =
+            serve(&self.folder, &self.arguments, &address, &variables)?;
         Ok(())
     }
 
@@ -125,9 +143,22 @@ impl Coordinator {
     /// # Errors
     /// It cannot be started.
     pub fn command(&self, arguments: &[&str]) -> Result<Output> {
+        Ok(self.prepared(arguments).output()?)
+    }
+
+    /// As [`Self::command`], for whoever has this token.
+    ///
+    /// # Errors
+    /// As [`Self::command`].
+    pub fn command_as(&self, token: &str, arguments: &[&str]) -> Result<Output> {
+        Ok(self.prepared(arguments).env("SHOCKWAVE_TOKEN", token).output()?)
+    }
+
+    fn prepared(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("shockwave"));
         command.arg(arguments[0]).args(["--coordinator", &self.url]).args(&arguments[1..]);
-        Ok(command.stdin(Stdio::null()).output()?)
+        command.stdin(Stdio::null());
+        command
     }
 
     /// Runs a command with `--json` and gives what it printed.
@@ -135,9 +166,18 @@ impl Coordinator {
     /// # Errors
     /// It fails.
     pub fn json(&self, arguments: &[&str]) -> Result<Value> {
-        let mut with_json = vec![arguments[0], "--json"];
-        with_json.extend(&arguments[1..]);
-        let output = self.command(&with_json)?;
+        Self::read(arguments, self.command(&with_json(arguments))?)
+    }
+
+    /// As [`Self::json`], for whoever has this token.
+    ///
+    /// # Errors
+    /// As [`Self::json`].
+    pub fn json_as(&self, token: &str, arguments: &[&str]) -> Result<Value> {
+        Self::read(arguments, self.command_as(token, &with_json(arguments))?)
+    }
+
+    fn read(arguments: &[&str], output: Output) -> Result<Value> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{arguments:?}: {}: {said}", output.status);
         serde_json::from_slice(&output.stdout).with_context(|| format!("{arguments:?}"))
@@ -197,19 +237,26 @@ impl Coordinator {
     }
 }
 
+fn with_json<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let mut with_json = vec![arguments[0], "--json"];
+    with_json.extend(&arguments[1..]);
+    with_json
+}
+
 /// Starts the program; its address is the first line that it prints.
 fn serve(
     folder: &Path,
     arguments: &[String],
     listen: &str,
     variables: &[(String, String)],
-) -> Result<(Child, String)> {
+) -> Result<(Child, String, Option<String>)> {
     let path = folder.join("coordinator.log");
     let log = std::fs::File::options().create(true).append(true).open(&path)?;
     let mut child = Command::new(program("shockwave"))
         .args(["serve", "--json", "--listen", listen, "--state"])
         .arg(folder.join("state"))
         .args(arguments)
+        .env("USER", "ada")
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -220,7 +267,7 @@ fn serve(
     BufReader::new(stdout).read_line(&mut line)?;
     let ready: Value = serde_json::from_str(&line).unwrap_or_default();
     match ready["coordinator"].as_str() {
-        Some(url) => Ok((child, url.to_owned())),
+        Some(url) => Ok((child, url.to_owned(), ready["web"].as_str().map(str::to_owned))),
         None => {
             child.wait()?;
             bail!("the coordinator did not start: {}", std::fs::read_to_string(&path)?)

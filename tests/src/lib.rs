@@ -3,6 +3,7 @@
 //! The tests run the programs that lie beside them in the target folder; cargo builds those with
 //! the workspace, not with this package alone.
 
+pub mod browser;
 pub mod coordinator;
 pub mod fuzz;
 pub mod netns;

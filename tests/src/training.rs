@@ -86,6 +86,16 @@ impl Training {
         self.start_as(0, &[])
     }
 
+    /// As [`Self::start`], with more variables.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start_with(&self, variables: &[(&str, &str)]) -> Result<Process> {
+        let variables: Vec<_> =
+            variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        self.start_as(0, &variables)
+    }
+
     /// Starts the job as `size` workers on this machine.
     ///
     /// # Errors

@@ -322,6 +322,7 @@ impl Lease {
                 status.signal = exit.signal;
                 status.message.clone_from(&exit.message);
                 match exit {
+                    Exit { detached: true, .. } => WorkerState::Detached,
                     Exit { refused: true, .. } => WorkerState::Refused,
                     Exit { exit_code: None, signal: None, .. } => WorkerState::Lost,
                     _ => WorkerState::Exited,

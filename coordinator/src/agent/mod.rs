@@ -63,6 +63,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// Waiting time after a failed exchange: from .. to ..
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
+/// How long a word of farewell may take.
+const LEAVE: Duration = Duration::from_secs(2);
+
 /// The agent of one machine.
 pub struct Agent<L> {
     config: AgentConfig,
@@ -122,10 +125,14 @@ impl<L: Link> Agent<L> {
             };
             let result = tokio::select! {
                 result = step => result,
-                _ = stop.changed() => return,
+                _ = stop.changed() => return self.leave().await,
             };
             match result {
                 Ok(now_joined) => {
+                    if now_joined && !joined {
+                        let (node, devices) = (&self.config.node, self.config.devices.len());
+                        tracing::info!(node, devices, "the machine has joined the coordinator");
+                    }
                     (joined, pause) = (now_joined, BACKOFF.0);
                     told.clear();
                 }
@@ -162,8 +169,25 @@ impl<L: Link> Agent<L> {
             address: self.config.address.clone(),
             jobs_folder: self.config.jobs_dir.display().to_string(),
             jobs_mark: mark::read(&self.config.jobs_dir),
+            machine: crate::devices::machine(),
         };
         self.link.join(request).await.map(|_| ())
+    }
+
+    /// Says that nobody will speak for the machine for a while. Whoever does not hear it notices
+    /// the silence. A pilot goes on speaking until it has given the machine back.
+    async fn leave(&self) {
+        if self.config.is_pilot {
+            return;
+        }
+        let request = SyncRequest {
+            node: self.config.node.clone(),
+            instance: self.instance.clone(),
+            workers: self.statuses(),
+            leaves: true,
+            ..SyncRequest::default()
+        };
+        let _ = tokio::time::timeout(LEAVE, self.link.sync(request)).await;
     }
 
     /// One exchange, broken off as soon as something here has changed. Says whether the coordinator
@@ -180,6 +204,7 @@ impl<L: Link> Agent<L> {
             wait_ms: wait_ms.map_or(longest_ms, |wait_ms| wait_ms.min(longest_ms)),
             leaving: self.leaving,
             left: false,
+            leaves: false,
         };
         let link = Arc::clone(&self.link);
         let exchange = link.sync(request);
@@ -345,6 +370,7 @@ fn order_of(
         log: job_dir.join("log"),
         log_bytes_max: assignment.log_bytes_max,
         grace_ms: assignment.grace_ms,
+        attached: assignment.attached.as_ref().map(|program| (program.pid, program.start_ticks)),
     })
 }
 

@@ -77,6 +77,7 @@ impl<L: Link> Agent<L> {
             wait_ms: 0,
             leaving: true,
             left: true,
+            leaves: false,
         };
         for _ in 0..LAST_WORDS {
             let said =

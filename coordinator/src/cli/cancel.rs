@@ -9,7 +9,7 @@ use super::connect::{CliError, CoordinatorArgs, run_async};
 use super::json::{self, Job};
 use super::table;
 
-/// Ends jobs; their processes get their grace
+/// Ends jobs; their processes get their grace. Fails when one of them had finished or failed before
 #[derive(Debug, Args)]
 pub struct CancelArgs {
     /// Numbers of the jobs
@@ -39,8 +39,15 @@ async fn cancel(args: &CancelArgs) -> Result<ExitCode, CliError> {
         json::print("jobs", &jobs)?;
     } else {
         for job in &jobs {
-            table::print(&format!("job {} ({}) is {}", job.id, job.name, job.state))?;
+            let already = if had_ended(job) { " already: there was nothing to cancel" } else { "" };
+            table::print(&format!("job {} ({}) is {}{already}", job.id, job.name, job.state))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    let nothing = jobs.iter().any(had_ended);
+    Ok(if nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether a job had ended otherwise before it was to be cancelled.
+fn had_ended(job: &Job) -> bool {
+    matches!(job.state, "finished" | "failed")
 }

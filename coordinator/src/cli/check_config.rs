@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::connect::{CliError, finish};
-use super::{json, serve, table};
+use super::{json, serve_settings, table};
 
 /// Checks a settings file without starting anything
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(super) fn run(args: &CheckConfigArgs) -> ExitCode {
 }
 
 fn check(args: &CheckConfigArgs) -> Result<ExitCode, CliError> {
-    let settings = serve::read(&args.file)?;
+    let settings = serve_settings::read(&args.file)?;
     let name = |what: String| CliError::Usage(format!("{}: {what}", args.file.display()));
     let options = settings.options().map_err(|error| name(error.to_string()))?;
     options.configuration.engine().map_err(|error| name(error.to_string()))?;

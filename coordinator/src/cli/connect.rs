@@ -45,6 +45,9 @@ pub enum CliError {
     /// The coordinator refused, or something failed.
     #[error("{0}")]
     Failed(String),
+    /// Whoever read the output has gone away (`| head`): nothing to shout about.
+    #[error("the reader of the output is gone")]
+    ReaderGone,
 }
 
 impl CliError {
@@ -52,6 +55,7 @@ impl CliError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::ReaderGone => 0,
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::Unreachable(_) => 3,
@@ -106,8 +110,9 @@ impl tonic::service::Interceptor for WithToken {
 /// The coordinator's service `Client`.
 pub type Client = ClientClient<InterceptedService<Channel, WithToken>>;
 
-/// Longest time until a connection stands.
-const CONNECT: Duration = Duration::from_secs(3);
+/// Longest time until a connection stands: a busy machine's first answer may be lost twice, and comes
+/// again after 1 and 3 s.
+const CONNECT: Duration = Duration::from_secs(10);
 /// Largest reply, bytes.
 const REPLY_BYTES_MAX: usize = 16 << 20;
 
@@ -249,6 +254,7 @@ pub fn run_async(work: impl Future<Output = Result<ExitCode, CliError>>) -> Exit
 pub fn finish(result: Result<ExitCode, CliError>) -> ExitCode {
     match result {
         Ok(code) => code,
+        Err(CliError::ReaderGone) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("shockwave: {error}");
             ExitCode::from(error.exit_code())

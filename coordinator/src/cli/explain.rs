@@ -37,6 +37,9 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
                 "gpus_ahead": reply.gpus_ahead,
                 "planned_rounds": reply.planned_rounds,
                 "left_s": reply.left_s,
+                "price": reply.price,
+                "lowest_price": reply.lowest_price,
+                "ahead_ids": reply.ahead_ids,
                 "job": reply.job.map(Job::from),
             });
             json::print("explanation", &value)?;
@@ -59,10 +62,36 @@ fn render(id: u64, reply: &ExplainReply) -> String {
             reply.budget, reply.contention, reply.contention_mean
         ));
     }
+    if reply.rho.is_some_and(|rho| rho > 1.0)
+        && reply.job.as_ref().is_some_and(|job| job.rho_says_little)
+    {
+        lines.push("  (rho says little yet: it has had less than two rounds of service)".into());
+    }
+    if let Some(price) = reply.price {
+        let later = reply.lowest_price.map_or_else(String::new, |lowest| {
+            format!(", {lowest:.3} in the cheapest round planned")
+        });
+        lines.push(format!("price of a device {price:.3} in this round{later}"));
+    }
+    if !reply.ahead_ids.is_empty() {
+        let names: Vec<String> = reply.ahead_ids.iter().map(u64::to_string).collect();
+        let more = reply.ahead as usize - reply.ahead_ids.len().min(reply.ahead as usize);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        lines.push(format!("before it: jobs {}{more}", names.join(", ")));
+    }
     if let Some(left_s) = reply.left_s {
         lines.push(format!("{} of service left as forecast", duration(left_s)));
     }
     lines.join("\n")
+}
+
+/// How well intervals have held so far.
+fn past(eta: &json::Eta) -> String {
+    if eta.past_given == 0 {
+        return "\nno job has finished yet that such an interval was given for".into();
+    }
+    let share = 100.0 * eta.past_held as f64 / eta.past_given as f64;
+    format!("\nof {} intervals given before, {share:.0} % held (80 % is meant)", eta.past_given)
 }
 
 /// Runs `eta`.
@@ -79,14 +108,18 @@ pub(super) fn eta(args: &ExplainArgs) -> ExitCode {
                     format!("job {} is {} after {}", job.id, job.state, duration(jct_s))
                 }
                 (Some(eta), None) => format!(
-                    "job {} ends in {}; four in five such jobs end in {} to {}",
+                    "job {} ends in {}; four in five such jobs end in {} to {}{}",
                     job.id,
                     duration(eta.mean_s),
                     duration(eta.low_s),
-                    duration(eta.high_s)
+                    duration(eta.high_s),
+                    past(eta)
                 ),
+                (None, None) if job.epochs.is_some() => {
+                    format!("job {}: not known yet, no epoch of it has been measured", job.id)
+                }
                 (None, None) => {
-                    format!("job {}: nothing is known yet of its speed or its length", job.id)
+                    format!("job {}: not known, it has declared nothing of its length", job.id)
                 }
             };
             table::print(&text)?;

@@ -24,6 +24,7 @@ struct Fairness {
     unfair_jobs: u32,
     worst_rho: Option<f64>,
     mean_jct_s: Option<f64>,
+    short_jobs: u32,
     users: Vec<User>,
 }
 
@@ -65,6 +66,7 @@ impl From<FairnessReply> for Fairness {
             unfair_jobs: reply.unfair_jobs,
             worst_rho: reply.worst_rho,
             mean_jct_s: reply.mean_jct_s,
+            short_jobs: reply.short_jobs,
             users: reply.users.into_iter().map(user).collect(),
         }
     }
@@ -120,6 +122,13 @@ fn render(fairness: &Fairness) -> String {
     ));
     if let (Some(worst), Some(mean_s)) = (fairness.worst_rho, fairness.mean_jct_s) {
         text.push_str(&format!("; worst rho {worst:.2}, mean completion {}", duration(mean_s)));
+    }
+    if fairness.short_jobs > 0 {
+        text.push_str(&format!(
+            "\n{} of them had less than two rounds of service: their rho tells of waiting for a \
+             round's begin, not of their share",
+            fairness.short_jobs
+        ));
     }
     text
 }

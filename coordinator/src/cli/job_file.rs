@@ -121,9 +121,10 @@ impl JobTerms {
         };
         let text = std::fs::read_to_string(path).map_err(|error| name(&error))?;
         if path.extension().is_some_and(|it| it == "json") {
-            serde_json::from_str(&text).map_err(|error| name(&error))
+            let value = serde_json::from_str(&text);
+            value.map_err(|error| name(&plain_words(&error.to_string())))
         } else {
-            toml::from_str(&text).map_err(|error| name(&error))
+            toml::from_str(&text).map_err(|error| name(&plain_words(&error.to_string())))
         }
     }
 
@@ -180,6 +181,35 @@ impl JobTerms {
         }
         Ok(Some(first..=last))
     }
+}
+
+/// A parser's message in the words of whoever wrote the file.
+fn plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 22] = [
+        ("invalid type: string ", "it is the text "),
+        ("invalid type: integer ", "it is the number "),
+        ("invalid type: floating point ", "it is the number "),
+        ("invalid type: boolean ", "it is the truth value "),
+        ("invalid type: sequence", "it is a list"),
+        ("invalid type: map", "it is a table"),
+        ("invalid type: null", "it is null"),
+        ("invalid value: integer ", "it is the number "),
+        ("invalid value: string ", "it is the text "),
+        ("expected a sequence", "expected a list of texts, such as [\"python3\", \"train.py\"]"),
+        ("expected a boolean", "expected true or false"),
+        ("expected a string", "expected a text in quotes"),
+        ("expected a map", "expected a table"),
+        ("expected struct JobTerms", "expected a job's keys"),
+        ("expected struct DeclarationTerms", "expected a declaration's keys"),
+        ("expected path string", "expected a path in quotes"),
+        ("expected string or map", "expected a text in quotes"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected f64", "expected a number"),
+        ("unknown field", "there is no key"),
+        ("unknown variant", "there is no choice"),
+    ];
+    WORDS.iter().fold(message.trim_end().to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 /// Most jobs of one array.
@@ -262,6 +292,15 @@ mod tests {
         for (text, expected) in [
             ("command = [\"a\"]\ngpu = 2\n", "gpu"),
             ("command = [\"a\"]\ngpus = \"two\"\n", "gpus"),
+            (
+                "command = [\"a\"]\ngpus = \"two\"\n",
+                "it is the text \"two\", expected a whole number from 0",
+            ),
+            ("command = [\"a\"]\ngpus = -1\n", "it is the number `-1`, expected a whole number"),
+            ("command = [\"a\"]\nweight = []\n", "it is a list, expected a number"),
+            ("command = [\"a\"]\nhold = 1\n", "expected true or false"),
+            ("command = [\"a\"]\nname = 7\n", "expected a text in quotes"),
+            ("command = \"a\"\n", "it is the text \"a\", expected a list of texts"),
             ("command = \"a\"\n", "command"),
             ("command = [\"a\"]\n[declaration]\nepoch = 1\n", "epoch"),
             ("command = [", "job.toml"),

@@ -66,7 +66,7 @@ pub(super) fn render(jobs: &[Job]) -> String {
                 let range = (duration(eta.low_s), duration(eta.high_s));
                 Some(format!("{} ({} .. {})", duration(eta.mean_s), range.0, range.1))
             }
-            (None, None) => None,
+            (None, None) => job.epochs.map(|_| "not known yet".to_owned()),
         };
         vec![
             job.id.to_string(),
@@ -77,9 +77,20 @@ pub(super) fn render(jobs: &[Job]) -> String {
             or_dash(epoch),
             or_dash(job.batch.map(|batch| batch.to_string())),
             job.preemptions.to_string(),
-            or_dash(job.rho.map(|rho| format!("{rho:.2}"))),
+            or_dash(job.rho.map(|rho| format!("{rho:.2}{}", marked(job).unwrap_or_default()))),
             or_dash(eta),
         ]
     };
-    table::table(&header, &jobs.iter().map(row).collect::<Vec<_>>())
+    let mut text = table::table(&header, &jobs.iter().map(row).collect::<Vec<_>>());
+    if jobs.iter().any(|job| marked(job).is_some()) {
+        text.push_str(
+            "\n* less than two rounds of service: rho tells of waiting for a round, not of fairness",
+        );
+    }
+    text
+}
+
+/// The mark at a rho that frightens for no reason.
+fn marked(job: &Job) -> Option<&'static str> {
+    (job.rho_says_little && job.rho.is_some_and(|rho| rho > 1.0)).then_some("*")
 }

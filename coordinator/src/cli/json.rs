@@ -58,6 +58,8 @@ pub struct Job {
     pub jct_s: Option<f64>,
     /// Finish-time fairness: measured once ended, forecast before.
     pub rho: Option<f64>,
+    /// Whether it has had so little service (less than two rounds) that `rho` says little.
+    pub rho_says_little: bool,
     /// Service time received, seconds.
     pub attained_s: f64,
     /// Time to its end.
@@ -94,6 +96,10 @@ pub struct Eta {
     pub low_s: f64,
     /// One in ten jobs ends after it.
     pub high_s: f64,
+    /// Intervals given for jobs that have finished which held their end.
+    pub past_held: u64,
+    /// Intervals given for jobs that have finished.
+    pub past_given: u64,
 }
 
 /// A checkpoint.
@@ -177,8 +183,15 @@ impl From<v1::JobInfo> for Job {
             ended_unix_s: info.ended_unix_s,
             jct_s: info.jct_s,
             rho: info.rho,
+            rho_says_little: info.rho_says_little,
             attained_s: info.attained_s,
-            eta: info.eta.map(|it| Eta { mean_s: it.mean_s, low_s: it.low_s, high_s: it.high_s }),
+            eta: info.eta.map(|it| Eta {
+                mean_s: it.mean_s,
+                low_s: it.low_s,
+                high_s: it.high_s,
+                past_held: it.past_held,
+                past_given: it.past_given,
+            }),
             metrics: info.metrics,
             checkpoint: info.checkpoint.map(|it| Checkpoint {
                 step: it.step,

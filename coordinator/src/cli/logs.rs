@@ -7,7 +7,7 @@ use clap::Args;
 use shockwave_proto::v1::LogsRequest;
 
 use super::connect::{CliError, CoordinatorArgs, run_async};
-use super::json;
+use super::{json, table};
 
 /// Prints what a job printed
 #[derive(Debug, Args)]
@@ -40,8 +40,7 @@ async fn logs(args: &LogsArgs) -> Result<ExitCode, CliError> {
             continue;
         }
         let mut out = std::io::stdout().lock();
-        let written = out.write_all(&chunk.data).and_then(|()| out.flush());
-        written.map_err(|error| CliError::Failed(format!("cannot print: {error}")))?;
+        table::printed(out.write_all(&chunk.data).and_then(|()| out.flush()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

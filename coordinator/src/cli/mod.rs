@@ -18,10 +18,13 @@ mod govern;
 mod job_file;
 mod jobs;
 pub mod json;
+mod limits;
 mod live_plan;
 mod logs;
+mod machine;
 mod runner;
 mod serve;
+mod serve_settings;
 mod show;
 mod snapshot;
 mod submit;
@@ -30,6 +33,7 @@ mod timeline;
 mod token;
 mod top;
 mod wait;
+mod whatif;
 
 mod compare;
 mod plan;
@@ -41,7 +45,8 @@ mod trace;
 use std::process::ExitCode;
 
 pub use job_file::JobTerms;
-pub use serve::ServeSettings;
+pub use limits::LimitSettings;
+pub use serve_settings::ServeSettings;
 
 use clap::{Parser, Subcommand};
 
@@ -94,6 +99,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Says when a job ends, with an interval.
     Eta(explain::ExplainArgs),
+    /// Plays the live state on in the simulator, as it is and with something different.
+    Whatif(whatif::WhatIfArgs),
     /// Shows who got how much of the devices, and how fairly.
     Fairness(fairness::FairnessArgs),
     /// Shows the machines and what runs on them.
@@ -151,6 +158,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Weight(args) => govern::weight(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Eta(args) => explain::eta(&args),
+        Command::Whatif(args) => whatif::run(&args),
         Command::Fairness(args) => fairness::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Drain(args) => cluster::drain(&args, true),

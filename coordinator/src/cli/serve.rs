@@ -1,23 +1,16 @@
 //! `shockwave serve`: runs the coordinator.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Deserialize;
-use shockwave_core::engine;
-use shockwave_core::policies::Tuning;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::connect::{CliError, finish};
+use super::serve_settings::{ServeSettings, read};
 use super::table;
-use crate::devices::DeviceList;
-use crate::grpc::Limits;
-use crate::launcher::slurm::settings::{self, Pool};
 use crate::serve::{self, Options, ServeError};
-use crate::service::settings::Configuration;
-use crate::tls::ServerFiles;
 
 /// Runs the coordinator, with an agent for this machine
 #[derive(Debug, Args)]
@@ -32,97 +25,6 @@ pub struct ServeArgs {
     #[allow(missing_docs)]
     pub settings: ServeSettings,
 }
-
-/// What can be set, as an option or under the same name (with `_`) in the settings file.
-#[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServeSettings {
-    /// Address to listen on; port 0 takes one that is free [default: 127.0.0.1:7433]
-    #[arg(long, value_name = "IP:PORT")]
-    pub listen: Option<SocketAddr>,
-    /// Address that other machines are told [default: that of --listen]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub advertise: Option<String>,
-    /// Certificate (PEM) to show; needed where other machines reach it
-    #[arg(long, value_name = "FILE")]
-    pub tls_certificate: Option<PathBuf>,
-    /// Its private key (PEM)
-    #[arg(long, value_name = "FILE")]
-    pub tls_key: Option<PathBuf>,
-    /// Authority (PEM) that signed it
-    #[arg(long, value_name = "FILE")]
-    pub tls_authority: Option<PathBuf>,
-    /// Authority (PEM) whose certificate agents must show, besides their token
-    #[arg(long, value_name = "FILE")]
-    pub tls_agents: Option<PathBuf>,
-    /// Address of the web page and the metrics; port 0 takes one that is free [default: none]
-    #[arg(long, value_name = "IP:PORT")]
-    pub web: Option<SocketAddr>,
-    /// Folder of its state [default: ~/.local/state/shockwave/state]
-    #[arg(long, value_name = "DIR")]
-    pub state: Option<PathBuf>,
-    /// Folder for jobs' logs, unacknowledged events and checkpoints: the one that agents share
-    /// [default: `jobs` in --state]
-    #[arg(long, value_name = "DIR")]
-    pub jobs: Option<PathBuf>,
-    /// Devices of this machine: cpu:COUNT, gpu:INDEX,.., gpu, none or auto [default: auto]
-    #[arg(long, value_name = "LIST")]
-    pub devices: Option<String>,
-    /// Name of this machine [default: its host name]
-    #[arg(long, value_name = "NAME")]
-    pub node: Option<String>,
-    /// Length of a round, seconds [default: 120]
-    #[arg(long, value_name = "SECONDS")]
-    pub round_s: Option<f64>,
-    /// How long a lease lasts without renewal, seconds [default: a round + 30]
-    #[arg(long, value_name = "SECONDS")]
-    pub ttl_s: Option<f64>,
-    /// Time between a request to yield and the kill, seconds [default: 30]
-    #[arg(long, value_name = "SECONDS")]
-    pub grace_s: Option<f64>,
-    /// How long before a round's end its successors are fixed, seconds [default: a 12th of a round]
-    #[arg(long, value_name = "SECONDS")]
-    pub lead_s: Option<f64>,
-    /// How long planning may take, seconds [default: an 8th of a round]
-    #[arg(long, value_name = "SECONDS")]
-    pub plan_budget_s: Option<f64>,
-    /// Shortest run of a lease before it is taken back, seconds [default: a quarter of a round]
-    #[arg(long, value_name = "SECONDS")]
-    pub min_run_s: Option<f64>,
-    /// Scheduling policy [default: shockwave]
-    #[arg(long, value_name = "NAME")]
-    pub policy: Option<String>,
-    /// T: rounds of the planning window [default: the policy's, 30; shockwave-paper: 20]
-    #[arg(long, value_name = "ROUNDS")]
-    pub window_t: Option<usize>,
-    /// k: the power of rho in a job's budget [default: the policy's, 1; shockwave-paper: 5]
-    #[arg(long, value_name = "NUMBER")]
-    pub power_k: Option<f64>,
-    /// lambda: the weight of the makespan [default: the policy's, 1; shockwave-paper: 0.001]
-    #[arg(long, value_name = "NUMBER")]
-    pub makespan_lambda: Option<f64>,
-    /// Trajectories of each job that the policy shockwave plans for [default: 1, the mean forecast]
-    #[arg(long, value_name = "COUNT")]
-    pub samples: Option<usize>,
-    /// Predictor of batch sizes and run times [default: hierarchical]
-    #[arg(long, value_name = "NAME")]
-    pub predictor: Option<String>,
-    /// Plan again when a job changes its batch size [default: true]
-    #[arg(long, value_name = "BOOL")]
-    pub reactive: Option<bool>,
-    /// Most bytes of output kept for a job [default: 67108864]
-    #[arg(long, value_name = "BYTES")]
-    pub log_bytes_max: Option<u64>,
-    /// Most jobs that have not ended [default: 100000]
-    #[arg(long, value_name = "COUNT")]
-    pub jobs_max: Option<u64>,
-    /// Pools of machines that Slurm lends; in the settings file only.
-    #[arg(skip)]
-    pub slurm: Vec<Pool>,
-}
-
-/// Port by default.
-const PORT: u16 = 7433;
 
 /// Runs the command.
 pub(super) fn run(args: &ServeArgs) -> ExitCode {
@@ -188,6 +90,7 @@ pub(super) fn start_log() {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         // Said on standard error, by a macro that panics when that is what cannot be written.
         .log_internal_errors(false);
     let _ = lines.try_init();
@@ -213,186 +116,5 @@ fn describe(options: &Options) -> String {
         None => "no devices of its own".into(),
         Some(first) if first.kind == "cpu" => format!("{count} CPU slots"),
         Some(first) => format!("{count} GPUs: {}", first.model),
-    }
-}
-
-/// Reads a settings file.
-///
-/// # Errors
-/// With the line and what would be right.
-pub(super) fn read(file: &Path) -> Result<ServeSettings, CliError> {
-    let name = |what: String| CliError::Usage(format!("{}: {what}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| name(error.to_string()))?;
-    toml::from_str(&text).map_err(|error| name(error.to_string()))
-}
-
-impl ServeSettings {
-    /// These settings, and `other` where these say nothing.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            listen: self.listen.or(other.listen),
-            advertise: self.advertise.or(other.advertise),
-            tls_certificate: self.tls_certificate.or(other.tls_certificate),
-            tls_key: self.tls_key.or(other.tls_key),
-            tls_authority: self.tls_authority.or(other.tls_authority),
-            tls_agents: self.tls_agents.or(other.tls_agents),
-            web: self.web.or(other.web),
-            state: self.state.or(other.state),
-            jobs: self.jobs.or(other.jobs),
-            devices: self.devices.or(other.devices),
-            node: self.node.or(other.node),
-            round_s: self.round_s.or(other.round_s),
-            ttl_s: self.ttl_s.or(other.ttl_s),
-            grace_s: self.grace_s.or(other.grace_s),
-            lead_s: self.lead_s.or(other.lead_s),
-            plan_budget_s: self.plan_budget_s.or(other.plan_budget_s),
-            min_run_s: self.min_run_s.or(other.min_run_s),
-            policy: self.policy.or(other.policy),
-            window_t: self.window_t.or(other.window_t),
-            power_k: self.power_k.or(other.power_k),
-            makespan_lambda: self.makespan_lambda.or(other.makespan_lambda),
-            samples: self.samples.or(other.samples),
-            predictor: self.predictor.or(other.predictor),
-            reactive: self.reactive.or(other.reactive),
-            log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
-            jobs_max: self.jobs_max.or(other.jobs_max),
-            slurm: if self.slurm.is_empty() { other.slurm } else { self.slurm },
-        }
-    }
-
-    /// What decisions depend on.
-    #[must_use]
-    pub fn configuration(&self) -> Configuration {
-        let default = Configuration::default();
-        let round_s = self.round_s.unwrap_or(default.engine.round_s);
-        let engine = engine::Settings {
-            round_s,
-            ttl_s: self.ttl_s.unwrap_or(round_s + 30.0),
-            grace_s: self.grace_s.unwrap_or(default.engine.grace_s),
-            lead_s: self.lead_s.unwrap_or(round_s / 12.0),
-            plan_budget_s: self.plan_budget_s.unwrap_or(round_s / 8.0),
-            min_run_s: self.min_run_s.unwrap_or(round_s / 4.0),
-            reactive: self.reactive.unwrap_or(default.engine.reactive),
-            ..default.engine
-        };
-        Configuration {
-            engine,
-            policy: self.policy.clone().unwrap_or(default.policy),
-            tuning: Tuning {
-                rounds: self.window_t,
-                k: self.power_k,
-                lambda: self.makespan_lambda,
-                samples: self.samples.unwrap_or(default.tuning.samples),
-            },
-            predictor: self.predictor.clone().unwrap_or(default.predictor),
-            log_bytes_max: self.log_bytes_max.unwrap_or(default.log_bytes_max),
-            jobs_max: self.jobs_max.unwrap_or(default.jobs_max),
-        }
-    }
-
-    fn tls(&self) -> Result<Option<ServerFiles>, CliError> {
-        match (&self.tls_certificate, &self.tls_key, &self.tls_authority) {
-            (None, None, None) if self.tls_agents.is_none() => Ok(None),
-            (Some(certificate), Some(key), Some(authority)) => Ok(Some(ServerFiles {
-                certificate: certificate.clone(),
-                key: key.clone(),
-                authority: authority.clone(),
-                agents: self.tls_agents.clone(),
-            })),
-            _ => Err(CliError::Usage(
-                "--tls-certificate, --tls-key and --tls-authority belong together; make all three \
-                 with `shockwave certificate DIR`"
-                    .into(),
-            )),
-        }
-    }
-
-    /// What a coordinator is started with.
-    ///
-    /// # Errors
-    /// What cannot be, and what would be right.
-    pub fn options(&self) -> Result<Options, CliError> {
-        let usage = |error: &dyn std::fmt::Display| CliError::Usage(error.to_string());
-        let state_dir = self.state.clone().or_else(serve::default_state_dir);
-        let state_dir = state_dir.ok_or_else(|| {
-            CliError::Usage("neither HOME nor XDG_STATE_HOME is set; give --state DIR".into())
-        })?;
-        let devices = match self.devices.as_deref().unwrap_or("auto") {
-            "none" => Vec::new(),
-            list => {
-                let list: DeviceList = list.parse().map_err(|error| usage(&error))?;
-                list.resolve().map_err(|error| usage(&error))?
-            }
-        };
-        let program = std::env::current_exe();
-        let program = program.map_err(|error| CliError::Failed(format!("who am I: {error}")))?;
-        let node = self.node.clone().unwrap_or_else(host_name);
-        check_node(&node)?;
-        settings::check_all(&self.slurm, self.jobs.is_some()).map_err(CliError::Usage)?;
-        Ok(Options {
-            listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))),
-            advertise: self.advertise.clone(),
-            tls: self.tls()?,
-            web: self.web,
-            jobs_dir: self.jobs.clone().unwrap_or_else(|| state_dir.join("jobs")),
-            state_dir,
-            node,
-            devices,
-            configuration: self.configuration(),
-            limits: Limits::default(),
-            slurm: self.slurm.clone(),
-            program,
-            is_default: true,
-        })
-    }
-}
-
-/// Checks the name of a machine as the coordinator will.
-///
-/// # Errors
-/// What it is, and what would be right.
-pub(super) fn check_node(node: &str) -> Result<(), CliError> {
-    if node.is_empty() {
-        return Err(CliError::Usage("--node is empty, expected a name".into()));
-    }
-    let checked = crate::service::check::name("--node", node);
-    checked.map_err(|status| CliError::Usage(status.message().to_owned()))
-}
-
-/// Name of this machine.
-pub(super) fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "localhost".into() } else { name.to_owned() }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    /// The example in docs/operations.md is read, and names every key but those of TLS.
-    #[test]
-    fn the_documented_settings_are_those_that_there_are() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
-        let page = std::fs::read_to_string(page).unwrap();
-        let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-        let settings: ServeSettings = toml::from_str(example).unwrap();
-        settings.configuration().engine().unwrap();
-        let example = format!("\n{example}");
-        for (key, documented) in settings_keys() {
-            assert!(documented == "tls" || example.contains(&format!("\n{key} = ")), "{key}");
-            assert!(page.contains(&key), "{key}");
-        }
-    }
-
-    /// Every key, and `tls` for those that belong to it.
-    fn settings_keys() -> Vec<(String, &'static str)> {
-        use clap::Args as _;
-        let command = ServeSettings::augment_args(clap::Command::new("serve"));
-        let names = command.get_arguments().map(|it| it.get_id().to_string());
-        let of_tls = |name: &str| name.starts_with("tls_") || name == "advertise";
-        names.map(|name| (name.clone(), if of_tls(&name) { "tls" } else { "" })).collect()
     }
 }

@@ -63,7 +63,14 @@ fn render(job: &Job) -> String {
     line("leases", format!("{}, preempted {} times", job.leases, job.preemptions));
     line("service", duration(job.attained_s));
     if let Some(rho) = job.rho {
-        line("rho", format!("{rho:.3}{}", if rho <= 1.0 { " (fair)" } else { "" }));
+        let said = match (rho <= 1.0, job.rho_says_little) {
+            (true, _) => " (fair)",
+            (false, true) => {
+                " (says little: less than two rounds of service, waiting for a round weighs most)"
+            }
+            (false, false) => " (above 1: slower than with an equal share)",
+        };
+        line("rho", format!("{rho:.3}{said}"));
     }
     if let Some(jct_s) = job.jct_s {
         line("took", duration(jct_s));

@@ -10,7 +10,18 @@ use super::connect::CliError;
 /// When standard output is closed.
 pub(super) fn print(line: &str) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").map_err(|error| CliError::Failed(format!("cannot print: {error}")))
+    printed(writeln!(out, "{line}").and_then(|()| out.flush()))
+}
+
+/// The result of printing.
+///
+/// # Errors
+/// When standard output is closed.
+pub(super) fn printed(result: std::io::Result<()>) -> Result<(), CliError> {
+    result.map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => CliError::ReaderGone,
+        _ => CliError::Failed(format!("cannot print: {error}")),
+    })
 }
 
 /// Columns as wide as their widest cell; the last one is not padded.

@@ -30,6 +30,7 @@ struct Row<'a> {
     name: &'a str,
     submitted_s: f64,
     finished_s: Option<f64>,
+    ended_s: Option<f64>,
     preemptions: u32,
     spans: Vec<Span>,
 }
@@ -57,6 +58,11 @@ async fn timeline(args: &TimelineArgs) -> Result<ExitCode, CliError> {
         let record = Record::decode(event.number, &event.json);
         timeline
             .add(event.at_unix_s, &record.map_err(|error| CliError::Failed(error.to_string()))?);
+    }
+    for job in super::jobs::fetch(&mut client, true).await? {
+        if let Some(end) = job.ended_unix_s {
+            timeline.ended(job.id, end);
+        }
     }
     if let Some(file) = &args.svg {
         let svg = timeline.svg().map_err(|error| CliError::Failed(error.to_string()))?;
@@ -89,6 +95,7 @@ impl<'a> Row<'a> {
             name: &row.name,
             submitted_s: row.submitted_unix_s - start_unix_s,
             finished_s: row.finished_unix_s.map(|at| at - start_unix_s),
+            ended_s: row.ended_unix_s.map(|at| at - start_unix_s),
             preemptions: row.preemptions,
             spans: row.spans.iter().map(span).collect(),
         }

@@ -1,5 +1,6 @@
 //! `shockwave wait`: returns when jobs have ended.
 
+use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,18 +33,24 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Runs the command.
 pub(super) fn run(args: &WaitArgs) -> ExitCode {
     run_async(async {
-        let Some(timeout_s) = args.timeout_s else { return wait(args).await };
+        let Some(timeout_s) = args.timeout_s else { return wait(args, &Cell::new(0)).await };
         let limit = Duration::try_from_secs_f64(timeout_s)
             .map_err(|_| CliError::Usage(format!("--timeout-s is {timeout_s}")))?;
-        tokio::time::timeout(limit, wait(args)).await.unwrap_or_else(|_| {
-            Err(CliError::Failed(format!("after {timeout_s} s a job has not ended yet")))
+        let waited = Cell::new(0);
+        tokio::time::timeout(limit, wait(args, &waited)).await.unwrap_or_else(|_| {
+            let id = waited.get();
+            Err(CliError::Failed(format!(
+                "after {timeout_s} s job {id} has not ended yet (`shockwave explain {id}`)"
+            )))
         })
     })
 }
 
-async fn wait(args: &WaitArgs) -> Result<ExitCode, CliError> {
+/// Waits for one job after the other; `waited` is the one that it waits for.
+async fn wait(args: &WaitArgs, waited: &Cell<u64>) -> Result<ExitCode, CliError> {
     let mut jobs = Vec::new();
     for &id in &args.ids {
+        waited.set(id);
         let job = wait_for(&args.coordinator, id).await?;
         if !args.coordinator.json {
             let reason =

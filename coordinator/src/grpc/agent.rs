@@ -146,7 +146,9 @@ pub fn take_join(owner: &mut Owner, request: JoinRequest) -> Result<JoinReply, S
         devices: request.devices,
         keeps: keeps.collect(),
         until_s: until_s.map(|left_s| owner.now_s() + left_s),
+        machine: request.machine,
     };
+    owner.left.remove(&request.node);
     owner.heard.insert(request.node, owner.now_s());
     owner.append(&record)?;
     Ok(JoinReply {
@@ -177,7 +179,7 @@ fn check_folder(shared: &Shared, request: &JoinRequest) -> Result<(), Status> {
 
 async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status> {
     let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
-    let (node, seen) = (request.node.clone(), request.generation);
+    let (node, seen, leaves) = (request.node.clone(), request.generation, request.leaves);
     let carries = carried(shared, &node);
     let own = carries.clone();
     let mut bell = shared
@@ -193,6 +195,9 @@ async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status
             }
         })
         .await?;
+    if leaves {
+        return Ok(SyncReply::default());
+    }
     let deadline = tokio::time::Instant::now() + wait;
     loop {
         let (name, address, carries) = (node.clone(), shared.address.clone(), carries.clone());
@@ -239,6 +244,9 @@ pub fn take_sync(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status>
         return Err(Status::not_found("join first"));
     }
     owner.heard.insert(request.node.clone(), owner.now_s());
+    if request.leaves {
+        owner.left.insert(request.node.clone());
+    }
     take_statuses(owner, &request.node, &request.workers, request.leaving)?;
     note_leaving(owner, request)
 }
@@ -283,6 +291,15 @@ pub(crate) fn take_statuses(
                 owner.note_reserved((job, lease_epoch), &node, status.master_port);
             }
             WorkerState::Running | WorkerState::Unspecified => {}
+            WorkerState::Detached => {
+                let ended = owner.state.book.jobs.get(&job).is_none_or(|job| job.end.is_some());
+                owner.append(&Record::Attached { job, program: None })?;
+                let reason = match ended {
+                    true => ReleaseReason::Exited { code: exit::FINISHED },
+                    false => ReleaseReason::Yielded,
+                };
+                owner.append(&Record::Released { job, lease_epoch, node, reason })?;
+            }
             WorkerState::Exited | WorkerState::Refused | WorkerState::Lost => {
                 let was_told = lease.stop.is_some() || !lease.kill.is_empty();
                 let reason = match reason(status, was_told) {

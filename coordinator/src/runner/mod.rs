@@ -8,6 +8,7 @@
 //! Architecture invariant: no network, no async runtime, no decision. It starts, captures, signals
 //! at the ordered moments and writes down how it ended.
 
+mod attached;
 pub mod log;
 pub mod process;
 pub mod spawn;
@@ -25,6 +26,7 @@ use process::{descendants, monotonic_ms, signal, signal_group};
 use spec::{Exit, LeaseFolder, Order, Running, Stop, VERSION};
 
 /// What wakes the runner.
+#[derive(Debug, PartialEq, Eq)]
 enum Wake {
     /// A child was reaped: its number and wait status.
     Ended(i32, i32),
@@ -61,6 +63,10 @@ pub fn run(folder: &Path) -> Result<(), String> {
         .map_err(text)?
         .ok_or_else(|| format!("there is no order in {}", folder.path().display()))?;
     let wakes = prepare()?;
+    if let Some(program) = order.attached {
+        let exit = attached::keep(&folder, &order, program, &wakes.1);
+        return write_json(&folder.exit(), &exit).map_err(text);
+    }
     let exit = match keep(&folder, &order, wakes) {
         Ok(exit) => exit,
         Err(message) => Exit { refused: true, message, ..Exit::default() },
@@ -100,7 +106,12 @@ fn keep(
     let log = log::LogFile::open(&order.log, order.log_bytes_max)
         .map_err(|error| format!("cannot open the log {}: {error}", order.log.display()))?;
     let log = Arc::new(Mutex::new(log));
-    let started = spawn::start(order, &log)?;
+    let started = spawn::start(order, &log).inspect_err(|error| {
+        // Who looks for its output finds why there is none.
+        if let Ok(mut log) = log.lock() {
+            log.write(format!("shockwave: {error}\n").as_bytes());
+        }
+    })?;
     std::thread::spawn(move || reap(&sender));
     let pid = std::process::id().cast_signed();
     let running = Running {
@@ -281,14 +292,14 @@ impl<'a> Watch<'a> {
             // As a job of the SDK parks itself: no fault of the program's.
             let message = "its lease was not renewed in time".to_owned();
             let exit_code = Some(code::YIELDED);
-            return Exit { version: VERSION, exit_code, signal: None, refused: false, message };
+            return Exit { version: VERSION, exit_code, message, ..Exit::default() };
         }
         Exit {
             version: VERSION,
             exit_code: exited.then(|| libc::WEXITSTATUS(status)),
             signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
-            refused: false,
             message: self.message.clone(),
+            ..Exit::default()
         }
     }
 }

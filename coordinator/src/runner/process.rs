@@ -81,17 +81,21 @@ pub fn descendants(root: i32) -> Vec<i32> {
     found.into_iter().collect()
 }
 
+/// Whether a process was started with `name=value` in its environment; `None` where that cannot be
+/// seen: it is about to end, or is just being replaced by another program.
+#[must_use]
+pub fn carries(pid: i32, name: &str, value: &str) -> Option<bool> {
+    let wanted = format!("{name}={value}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut entries = environment.split(|&byte| byte == 0);
+    (!environment.is_empty()).then(|| entries.any(|entry| entry == wanted.as_bytes()))
+}
+
 /// Processes that were started with `name=value` in their environment, zombies left out. Only those
 /// of the caller's own user can be seen (of every user by root).
 #[must_use]
 pub fn with_environment(name: &str, value: &str) -> Vec<i32> {
-    let wanted = format!("{name}={value}");
-    all_pids()
-        .filter(|pid| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|&byte| byte == 0).any(|entry| entry == wanted.as_bytes())
-        })
-        .collect()
+    all_pids().filter(|pid| carries(*pid, name, value) == Some(true)).collect()
 }
 
 fn all_pids() -> impl Iterator<Item = i32> {

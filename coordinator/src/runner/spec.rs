@@ -39,6 +39,9 @@ pub struct Order {
     pub log_bytes_max: u64,
     /// Time between SIGTERM and SIGKILL where no stop order sets another, milliseconds.
     pub grace_ms: u64,
+    /// The program, where it was started by hand: number and start (clock ticks since boot).
+    #[serde(default)]
+    pub attached: Option<(i32, u64)>,
 }
 
 /// `running.json`: what runs. Written by the runner once every process has been started.
@@ -82,6 +85,9 @@ pub struct Exit {
     pub refused: bool,
     /// What there is to say about it.
     pub message: String,
+    /// Whether a program that was started by hand is gone, or did not take its lease.
+    #[serde(default)]
+    pub detached: bool,
 }
 
 /// The files of one lease's folder.

@@ -20,6 +20,7 @@ use crate::agent::{Agent, AgentConfig, mark};
 use crate::files::{FileError, make_folder};
 use crate::grpc::agent::Embedded;
 use crate::grpc::{self, Limits};
+use crate::incoming;
 use crate::launcher::Pass;
 use crate::launcher::slurm;
 use crate::launcher::slurm::pilot::Pilots;
@@ -34,6 +35,7 @@ use crate::service::recover::{RecoverError, recover};
 use crate::service::settings::{Configuration, ConfigurationError};
 use crate::store::{Store, StoreError};
 use crate::tls::ServerFiles;
+use crate::webhook::Webhook;
 
 /// What a coordinator is started with.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ pub struct Options {
     pub devices: Vec<Device>,
     /// What decisions depend on.
     pub configuration: Configuration,
+    /// Who is told of jobs' ends and yields.
+    pub webhook: Option<Webhook>,
     /// What its server allows.
     pub limits: Limits,
     /// The program that has the command `runner`.
@@ -142,7 +146,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     let tls = options.tls.as_ref().map(ServerFiles::config).transpose().map_err(ServeError::Tls)?;
     let secured = (options.limits.clone(), tls);
     let (store, writer) = Store::open(&options.state_dir)?;
-    let (listener, listen, web) = listen(&options).await?;
+    let (listener, listen, web) = listen(&options)?;
     let info = store.info.clone();
     let reader = store.reader()?;
     let state = recover(&info, &reader, &options.configuration, &info.secret)?;
@@ -185,17 +189,14 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         agents_show_certificates: options.tls.as_ref().is_some_and(|tls| tls.agents.is_some()),
     });
     let server = tokio::spawn(serve(listener, Arc::clone(&shared), secured, stopped.clone()));
-    let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
-    if let Some(listener) = web {
-        tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), stopped.clone()));
-    }
+    let web = beside(&options, web, &shared, &stopped);
     let agent = embedded_agent(&options, &shared, stopped.clone())?;
     launch(&options, &shared, (pilots, passes.0, had_places), stopped.clone())?;
     snapshots::start(handle.clone(), stopped);
     address.write(&options.state_dir, options.is_default)?;
     Ok(Running {
         address,
-        web: web_address,
+        web,
         handle,
         epoch: info.epoch,
         recovered,
@@ -207,6 +208,25 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     })
 }
 
+/// Starts what others than agents and trainings look at: the page, and notices to a webhook. Gives
+/// the page's address.
+fn beside(
+    options: &Options,
+    web: Option<TcpListener>,
+    shared: &Arc<Shared>,
+    stopped: &watch::Receiver<bool>,
+) -> Option<SocketAddr> {
+    let address = web.as_ref().and_then(|listener| listener.local_addr().ok());
+    if let Some(listener) = web {
+        let limits = options.limits.clone();
+        tokio::spawn(crate::web::serve(listener, Arc::clone(shared), limits, stopped.clone()));
+    }
+    if let Some(webhook) = options.webhook.clone() {
+        tokio::spawn(crate::webhook::run(webhook, Arc::clone(shared), stopped.clone()));
+    }
+    address
+}
+
 fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
     let grpc = Some(options.listen).filter(|_| options.tls.is_none());
     match grpc.into_iter().chain(options.web).find(|address| !address.ip().is_loopback()) {
@@ -216,14 +236,12 @@ fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
 }
 
 /// The coordinator's socket, its address, and the web page's socket.
-async fn listen(
-    options: &Options,
-) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
+fn listen(options: &Options) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
     let failed = |address| move |source| ServeError::Listen { address, source };
-    let listener = address::bind(options.listen, &options.state_dir).await?;
+    let listener = address::bind(options.listen, &options.state_dir)?;
     let bound = listener.local_addr().map_err(failed(options.listen))?;
     let web = match options.web {
-        Some(address) => Some(TcpListener::bind(address).await.map_err(failed(address))?),
+        Some(address) => Some(incoming::listen(address).map_err(failed(address))?),
         None => None,
     };
     Ok((listener, bound, web))

@@ -1,6 +1,6 @@
 //! The engine's actions, written into the book: machines and workers are told from there.
 
-use shockwave_core::engine::{Action, Outcome};
+use shockwave_core::engine::{Action, EndSummary, Outcome};
 use shockwave_core::types::{LeaseGrant, Placement};
 use shockwave_proto::v1;
 use shockwave_proto::v1::directive::Kind;
@@ -49,11 +49,7 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
         }
         Action::JobEnded { job, outcome, summary } => {
             effects.jobs.insert(job.0);
-            if let Some(job) = state.book.jobs.get_mut(&job.0) {
-                job.preemptions = summary.preemptions;
-                job.note = end_note(&outcome);
-                job.end = Some(End { outcome, unix_s: stamp.unix_s, summary: *summary });
-            }
+            job_ended(state, stamp, job.0, (outcome, *summary), effects);
         }
         Action::JobRetried { job, why, failures, failures_max, .. } => {
             effects.jobs.insert(job.0);
@@ -66,16 +62,40 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
             state.book.rounds.decided_for = round;
             state.book.rounds.decision = Some(*decision);
         }
-        Action::RoundStarted { round, at_s, running } => {
+        Action::RoundStarted { round, at_s, .. } => {
             state.book.rounds.round = round;
             state.book.rounds.began_s = at_s;
-            state.book.rounds.running = running.iter().map(|job| job.0).collect();
         }
         Action::NodeSetAside { node, why } => {
             tracing::warn!(%node, why, "a machine is not used any more");
         }
         Action::Refused { reason, .. } => effects.refusal = Some(reason),
     }
+}
+
+fn job_ended(
+    state: &mut State,
+    stamp: Stamp,
+    id: u64,
+    (outcome, summary): (Outcome, EndSummary),
+    effects: &mut Effects,
+) {
+    let Some(job) = state.book.jobs.get_mut(&id) else { return };
+    if matches!(outcome, Outcome::Finished { .. }) {
+        let (held, all) = job.curve.held(stamp.unix_s);
+        state.book.forecasts_held.0 += held;
+        state.book.forecasts_held.1 += all;
+    }
+    job.preemptions = summary.preemptions;
+    job.note = end_note(&outcome);
+    let event = match &outcome {
+        Outcome::Finished { .. } => "finished",
+        Outcome::Cancelled { .. } => "cancelled",
+        _ => "failed",
+    };
+    job.end = Some(End { outcome, unix_s: stamp.unix_s, summary });
+    effects.ended.push(id);
+    state.notify(stamp, id, event);
 }
 
 fn start(state: &mut State, stamp: Stamp, grant: LeaseGrant, effects: &mut Effects) {

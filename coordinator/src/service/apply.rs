@@ -10,6 +10,7 @@ use shockwave_core::types::{JobId, NodeId, NodeInfo};
 use shockwave_proto::v1;
 
 use super::book::{Book, Job, Node};
+use super::notices::Notice;
 use super::record::Record;
 use super::settings::Configuration;
 use super::{actions, translate};
@@ -48,6 +49,8 @@ pub struct Effects {
     pub directive: Option<v1::Directive>,
     /// Why the engine did nothing.
     pub refusal: Option<Refusal>,
+    /// Jobs that have ended with it.
+    pub ended: Vec<u64>,
 }
 
 impl State {
@@ -80,6 +83,7 @@ impl State {
                 self.feed(stamp, event, &mut effects);
             }
             Record::Held { .. }
+            | Record::Attached { .. }
             | Record::Weighed { .. }
             | Record::UserSet { .. }
             | Record::TokenAdded { .. }
@@ -107,6 +111,7 @@ impl State {
                 self.book.rounds.solve_s = *solve_s;
                 self.feed(stamp, Event::Planned(answer.clone()), &mut effects);
             }
+            Record::Notified { up_to } => self.book.outbox.delivered(*up_to),
             Record::Tick => self.feed(stamp, Event::Tick, &mut effects),
         }
         for job in &effects.jobs {
@@ -212,7 +217,8 @@ impl State {
     }
 
     fn joined(&mut self, stamp: Stamp, record: &Record, effects: &mut Effects) {
-        let Record::Joined { node: name, instance, address, devices, keeps, until_s } = record
+        let Record::Joined { node: name, instance, address, devices, keeps, until_s, machine } =
+            record
         else {
             return;
         };
@@ -238,6 +244,7 @@ impl State {
             instance: instance.clone(),
             address: address.clone(),
             devices: devices.clone(),
+            machine: machine.clone(),
             lost: false,
             drained: self.book.nodes.get(name).is_some_and(|node| node.drained),
         };
@@ -311,6 +318,27 @@ impl State {
             && job.end.is_none()
         {
             job.preemptions += 1;
+            self.notify(stamp, key.0, "yielded");
         }
+    }
+
+    /// Notes that others are to be told of a job.
+    pub(super) fn notify(&mut self, stamp: Stamp, id: u64, event: &str) {
+        let Some(job) = self.book.jobs.get(&id).filter(|_| self.configuration.notices) else {
+            return;
+        };
+        let summary = job.end.as_ref().map(|end| &end.summary);
+        let notice = Notice {
+            number: 0,
+            event: event.to_owned(),
+            job: id,
+            name: job.request.name.clone(),
+            user: job.user.clone(),
+            at_unix_s: stamp.unix_s,
+            reason: job.note.clone(),
+            jct_s: summary.map(|summary| summary.jct_s),
+            rho: summary.and_then(|summary| summary.rho),
+        };
+        self.book.outbox.push(notice);
     }
 }

@@ -8,6 +8,8 @@ use shockwave_core::engine::{Outcome, PlanRequest};
 use shockwave_core::types::{Decision, Placement};
 use shockwave_proto::v1;
 
+use super::curve::Curve;
+use super::notices::Outbox;
 use super::regimes::Regimes;
 
 /// A job.
@@ -37,6 +39,8 @@ pub struct Job {
     pub has_sdk: bool,
     /// Regimes as reported.
     pub regimes: Regimes,
+    /// Its course: epochs and forecasts.
+    pub curve: Curve,
     /// Where training is.
     pub position: Option<v1::Position>,
     /// Newest reported checkpoint; committed only if the engine took it.
@@ -55,6 +59,8 @@ pub struct Job {
     pub note: String,
     /// Its user keeps it back.
     pub held: bool,
+    /// It is carried by a program that was started by hand, and that program is gone.
+    pub detached: bool,
     /// Record that changed it last.
     pub changed: u64,
 }
@@ -115,6 +121,8 @@ pub struct Node {
     pub address: String,
     /// Its devices.
     pub devices: Vec<v1::Device>,
+    /// Identity of the running machine; empty: its agent takes no programs started by hand.
+    pub machine: String,
     /// Whether its agent was lost.
     pub lost: bool,
     /// Whether nothing new starts on it.
@@ -157,8 +165,6 @@ pub struct Rounds {
     pub round: u64,
     /// When it began, coordinator's clock, seconds.
     pub began_s: f64,
-    /// Jobs that hold a lease in it.
-    pub running: Vec<u64>,
     /// The decision in force.
     pub decision: Option<Decision>,
     /// Round that the decision was made for.
@@ -182,6 +188,10 @@ pub struct Book {
     pub users: BTreeMap<String, v1::UserTerms>,
     /// Tokens by number, the ended ones included.
     pub tokens: BTreeMap<u64, Token>,
+    /// Forecasts of ended jobs that held their end, and how many there were.
+    pub forecasts_held: (u64, u64),
+    /// What others are to be told of.
+    pub outbox: Outbox,
     /// Who held which devices when, the oldest first; bounded.
     pub history: VecDeque<Stint>,
     /// The round and the plan.
@@ -200,8 +210,9 @@ impl Job {
     pub fn new(id: u64, user: String, request: v1::JobRequest, now_s: f64, unix_s: f64) -> Self {
         Self {
             id,
-            has_sdk: request.declaration.is_some(),
+            has_sdk: request.declaration.is_some() || request.attached.is_some(),
             held: request.held,
+            detached: false,
             request,
             user,
             submitted_s: now_s,
@@ -212,6 +223,7 @@ impl Job {
             preemptions: 0,
             acknowledged: 0,
             regimes: Regimes::default(),
+            curve: Curve::default(),
             position: None,
             saved: None,
             checkpoint: None,

@@ -8,7 +8,6 @@
 use shockwave_proto::v1::{
     Assignment, Device, JoinReply, JoinRequest, SyncReply, SyncRequest, WorkerStatus,
 };
-use tokio::sync::watch;
 use tonic::Status;
 
 use super::LOST_AFTER;
@@ -41,12 +40,6 @@ pub struct Carrier {
 }
 
 impl Owner {
-    /// A bell that rings when any place is to have something else.
-    #[must_use]
-    pub fn place_bell(&self) -> watch::Receiver<u64> {
-        self.place_bell.subscribe()
-    }
-
     /// Whether a machine exists as a number only.
     #[must_use]
     pub fn is_place(&self, node: &str) -> bool {

@@ -2,12 +2,36 @@
 
 use shockwave_core::engine::Event;
 use shockwave_core::types::{JobId, NodeId};
+use shockwave_proto::v1;
 
 use super::apply::{Effects, Stamp, State};
 use super::book::Token;
 use super::record::Record;
 
 impl State {
+    /// A program that was started by hand carries a job, or is gone: then the job is kept back.
+    fn attached(
+        &mut self,
+        stamp: Stamp,
+        id: u64,
+        program: &Option<v1::Attachment>,
+        effects: &mut Effects,
+    ) {
+        let Some(job) = self.book.jobs.get_mut(&id).filter(|job| job.end.is_none()) else { return };
+        effects.jobs.insert(id);
+        let was_detached = std::mem::replace(&mut job.detached, program.is_none());
+        if let Some(program) = program {
+            job.request.attached = Some(program.clone());
+        }
+        let (job, held) = (JobId(id), job.held);
+        match (was_detached, program.is_none()) {
+            _ if held => {}
+            (false, true) => self.feed(stamp, Event::JobHeld { job }, effects),
+            (true, false) => self.feed(stamp, Event::JobReleased { job }, effects),
+            _ => {}
+        }
+    }
+
     /// Takes a record of this kind; others change nothing here.
     pub(super) fn governed(&mut self, stamp: Stamp, record: &Record, effects: &mut Effects) {
         match record {
@@ -16,10 +40,15 @@ impl State {
                     job.held = *held;
                 }
                 effects.jobs.insert(*job);
+                // Without its program it stays back all the same.
+                if self.book.jobs.get(job).is_some_and(|job| job.detached) {
+                    return;
+                }
                 let job = JobId(*job);
                 let event = if *held { Event::JobHeld { job } } else { Event::JobReleased { job } };
                 self.feed(stamp, event, effects);
             }
+            Record::Attached { job, program } => self.attached(stamp, *job, program, effects),
             Record::Weighed { job, weight } => {
                 if let Some(job) = self.book.jobs.get_mut(job) {
                     job.request.weight = *weight;

@@ -11,7 +11,9 @@ pub mod book;
 pub mod carriers;
 pub mod check;
 pub mod clock;
+pub mod curve;
 mod governed;
+pub mod notices;
 pub mod owner;
 mod planner;
 pub mod record;
@@ -23,6 +25,7 @@ pub mod translate;
 pub mod view;
 mod vigil;
 pub mod wanted;
+pub mod whatif;
 
 use std::path::PathBuf;
 use std::sync::Arc;

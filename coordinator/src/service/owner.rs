@@ -10,6 +10,8 @@ use shockwave_core::policies::Policy;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::Status;
 
+mod bells;
+
 use super::apply::{Effects, Stamp, State};
 use super::bell::Bell;
 use super::book::Token;
@@ -73,8 +75,12 @@ pub struct Owner {
     pub store: StoreInfo,
     /// When each machine's agent was last heard, coordinator's clock, seconds.
     pub heard: BTreeMap<String, f64>,
+    /// Machines whose agent has said that it ends, until it is heard again.
+    pub left: BTreeSet<String>,
     /// Open directive streams by job: such a job hears of a yield without a signal.
     pub followers: BTreeMap<u64, u32>,
+    /// Programs started by hand that listen for their lease: job, and which call of theirs.
+    pub attached: BTreeMap<u64, u64>,
     /// What each machine is to have has changed this often.
     pub generations: BTreeMap<String, u64>,
     /// Machines whose agents are asked to give them back.
@@ -158,7 +164,9 @@ impl Owner {
             state,
             store,
             heard: BTreeMap::new(),
+            left: BTreeSet::new(),
             followers: BTreeMap::new(),
+            attached: BTreeMap::new(),
             generations: BTreeMap::new(),
             dismissed: BTreeSet::new(),
             reserved: BTreeMap::new(),
@@ -260,7 +268,7 @@ impl Owner {
     }
 
     /// As [`Owner::append`], for the coordinator's own facts: they come again when refused.
-    pub(super) fn append_own(&mut self, record: &Record) -> bool {
+    pub fn append_own(&mut self, record: &Record) -> bool {
         let result = self.append(record);
         if let Err(status) = &result {
             tracing::debug!(%status, "a fact must wait");
@@ -284,36 +292,6 @@ impl Owner {
         self.writer.snapshot(snapshot, version).map_err(|error| error.to_string())?;
         self.snapshot = number;
         Ok(())
-    }
-
-    /// Wakes whoever waits for what has changed.
-    pub(super) fn tell(&mut self, effects: &Effects) {
-        for job in &effects.jobs {
-            self.job_bell.ring(job);
-        }
-        for node in &effects.nodes {
-            *self.generations.entry(node.clone()).or_insert(0) += 1;
-            self.node_bell.ring(node);
-        }
-        if effects.nodes.iter().any(|node| self.is_place(node)) {
-            self.place_bell.send_modify(|changes| *changes += 1);
-        }
-    }
-
-    /// A bell that rings at each change of a job.
-    pub fn job_bell(&mut self, job: u64) -> watch::Receiver<u64> {
-        self.job_bell.listen(&job)
-    }
-
-    /// A bell that rings when a machine is to have something else.
-    pub fn node_bell(&mut self, node: &str) -> watch::Receiver<u64> {
-        self.node_bell.listen(&node.to_owned())
-    }
-
-    /// The number of the last durable record, as it grows.
-    #[must_use]
-    pub fn log_bell(&self) -> watch::Receiver<u64> {
-        self.log_bell.subscribe()
     }
 
     /// Runs `release` once everything that is known now is durable, or with the reason why it need

@@ -75,6 +75,13 @@ pub enum Record {
         /// Whether it is kept back.
         held: bool,
     },
+    /// A program that was started by hand carries the job from now on, or is gone.
+    Attached {
+        /// The job.
+        job: u64,
+        /// The program; none: it is gone.
+        program: Option<v1::Attachment>,
+    },
     /// A job's budget was changed.
     Weighed {
         /// The job.
@@ -129,6 +136,9 @@ pub enum Record {
         keeps: Vec<(u64, u64)>,
         /// Coordinator's clock at which its allocation ends, seconds.
         until_s: Option<f64>,
+        /// Identity of the running machine; empty: not told.
+        #[serde(default)]
+        machine: String,
     },
     /// An agent was not heard for too long.
     Lost {
@@ -170,6 +180,11 @@ pub enum Record {
         answer: Box<engine::PlanAnswer>,
         /// Time that it took, seconds.
         solve_s: f64,
+    },
+    /// Notices were delivered, or given up.
+    Notified {
+        /// Up to this number.
+        up_to: u64,
     },
     /// Time has passed.
     Tick,
@@ -216,6 +231,7 @@ impl Record {
             | Self::Renewed { job, .. }
             | Self::Cancelled { job, .. }
             | Self::Held { job, .. }
+            | Self::Attached { job, .. }
             | Self::Weighed { job, .. }
             | Self::Running { job, .. }
             | Self::Released { job, .. } => *job,
@@ -229,6 +245,7 @@ impl Record {
             | Self::Lost { .. }
             | Self::Left { .. }
             | Self::Planned { .. }
+            | Self::Notified { .. }
             | Self::Tick => 0,
         }
     }

@@ -13,7 +13,7 @@ use crate::store::{LogReader, Snapshot, StoreError, StoreInfo};
 const PAGE: usize = 4096;
 
 /// Programs of the same version read each other's snapshots; others replay the log.
-pub const SNAPSHOT_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
+pub const SNAPSHOT_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 
 /// Why a log does not become a state.
 #[derive(Debug, thiserror::Error)]

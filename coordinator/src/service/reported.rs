@@ -7,6 +7,7 @@ use shockwave_proto::v1::event::Kind;
 
 use super::apply::{Effects, Stamp, State};
 use super::book::Job;
+use super::curve::Forecast;
 
 impl State {
     /// Takes a batch of events: what is new and follows without a gap.
@@ -26,6 +27,12 @@ impl State {
             effects.jobs.insert(id);
             let Some(kind) = &event.kind else { continue };
             note(job, kind);
+            match kind {
+                Kind::EpochDone(it) => job.curve.epoch_done(stamp.unix_s, it),
+                Kind::Started(it) => job.curve.batch(stamp.unix_s, it.batch),
+                Kind::RegimeChanged(it) => job.curve.batch(stamp.unix_s, it.new_batch),
+                _ => {}
+            }
             if let Some(event) = translate(job, lease_epoch, kind) {
                 self.feed(stamp, event, effects);
             }
@@ -34,7 +41,26 @@ impl State {
             {
                 lease.trains = true;
             }
+            if matches!(kind, Kind::EpochDone(_)) {
+                self.forecast(stamp, id);
+            }
         }
+    }
+
+    /// Writes down when the job is expected to end, at most once a round: to be held against its
+    /// end.
+    fn forecast(&mut self, stamp: Stamp, id: u64) {
+        let round_s = self.configuration.engine.round_s;
+        let wants = |job: &&mut Job| job.curve.wants_forecast(stamp.unix_s, round_s);
+        let Some(job) = self.book.jobs.get_mut(&id).filter(wants) else { return };
+        let Some(eta) = self.engine.eta(JobId(id)) else { return };
+        let at = |engine_s: f64| stamp.unix_s + (engine_s - self.engine.now_s()).max(0.0);
+        job.curve.forecast(Forecast {
+            unix_s: stamp.unix_s,
+            earliest_unix_s: at(eta.earliest_s),
+            expected_unix_s: at(eta.expected_s),
+            latest_unix_s: at(eta.latest_s),
+        });
     }
 }
 

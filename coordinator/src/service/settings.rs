@@ -21,6 +21,9 @@ pub struct Configuration {
     pub log_bytes_max: u64,
     /// Most jobs that have not ended.
     pub jobs_max: u64,
+    /// Whether somebody is told of jobs' ends and yields.
+    #[serde(default)]
+    pub notices: bool,
 }
 
 impl Default for Configuration {
@@ -35,6 +38,7 @@ impl Default for Configuration {
             predictor: predictor::DEFAULT.into(),
             log_bytes_max: 64 << 20,
             jobs_max: 100_000,
+            notices: false,
         }
     }
 }
@@ -62,7 +66,11 @@ impl Configuration {
         Ok(policies::tuned(&self.policy, &self.tuning)?)
     }
 
-    fn predictor(&self) -> Result<Box<dyn Predictor>, ConfigurationError> {
+    /// A new instance of the predictor.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn predictor(&self) -> Result<Box<dyn Predictor>, ConfigurationError> {
         Ok(predictor::by_name(&self.predictor, Profile::default())?)
     }
 

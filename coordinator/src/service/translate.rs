@@ -1,7 +1,7 @@
 //! Between the protocol's words and the engine's.
 
 use shockwave_core::engine::{self, ReleaseReason, YieldReason};
-use shockwave_core::types::{Adaptation, DeviceInfo, JobId, JobSpec};
+use shockwave_core::types::{Adaptation, DeviceInfo, JobId, JobSpec, NodeId};
 use shockwave_proto::v1;
 use shockwave_proto::v1::declaration::Policy;
 
@@ -29,14 +29,16 @@ pub fn submission(id: u64, user: &str, request: &v1::JobRequest, now_s: f64) -> 
     };
     let declared = request.declaration.as_ref();
     let spec = declared.map_or(spec.clone(), |it| declaration(it).refine(&spec));
+    // A program that was started by hand speaks the SDK's protocol, or it could not be attached.
+    let plain = declared.is_none() && request.attached.is_none();
     let terms = engine::Terms {
         grace_s: (request.grace_s > 0.0).then_some(request.grace_s),
         retries: Some(request.retries),
         time_limit_s: (request.time_limit_s > 0.0).then_some(request.time_limit_s),
-        exit_zero_finishes: declared.is_none(),
+        exit_zero_finishes: plain,
         // A plain command cannot yield: what it has done would be lost. One that turns out to speak
         // the SDK's protocol is treated as such from then on.
-        min_run_s: declared.is_none().then_some(NEVER_S),
+        min_run_s: plain.then_some(NEVER_S),
         ..engine::Terms::default()
     };
     let demand = engine::Demand {
@@ -44,7 +46,7 @@ pub fn submission(id: u64, user: &str, request: &v1::JobRequest, now_s: f64) -> 
         one_node: request.workers.max(1) == 1 && request.gpus > 1,
         kind: (!request.device_kind.is_empty()).then(|| request.device_kind.clone()),
         memory_bytes: request.device_memory_bytes,
-        node: None,
+        node: request.attached.as_ref().map(|program| NodeId(program.node.clone())),
     };
     engine::Submission {
         spec,

@@ -1,5 +1,7 @@
 //! What users see: a job, the plan.
 
+use std::collections::BTreeMap;
+
 use shockwave_core::engine::{Outcome, Standing};
 use shockwave_core::types::{Decision, JobId, RoundPlan};
 use shockwave_proto::v1::{
@@ -26,7 +28,7 @@ pub fn job(owner: &Owner, job: &Job) -> JobInfo {
     let mut info = JobInfo {
         id: job.id,
         request: Some(job.request.clone()),
-        reason: reason(job, explanation.map(|it| it.standing)),
+        reason: reason(owner, job, explanation.map(|it| it.standing)),
         submitted_unix_s: job.submitted_unix_s,
         started_unix_s: job.started_unix_s,
         ended_unix_s: job.end.as_ref().map(|end| end.unix_s),
@@ -44,10 +46,18 @@ pub fn job(owner: &Owner, job: &Job) -> JobInfo {
         devices: lease.map(devices).unwrap_or_default(),
         user: job.user.clone(),
         checkpoint_sha256: checkpoint_sha256(job),
+        rho_says_little: rho_says_little(owner, attained_s),
         ..JobInfo::default()
     };
     info.set_state(state(job, lease));
     info
+}
+
+/// Whether a job has had so little service that its rho tells of a round's begin rather than of its
+/// share.
+#[must_use]
+pub fn rho_says_little(owner: &Owner, attained_s: f64) -> bool {
+    attained_s < 2.0 * owner.state.configuration.engine.round_s
 }
 
 fn checkpoint_sha256(job: &Job) -> String {
@@ -75,7 +85,7 @@ fn state(job: &Job, lease: Option<&Lease>) -> JobState {
         // A plain command says nothing: it runs when its processes do.
         (None, Some(lease)) if !job.has_sdk && lease.is_whole() => JobState::Running,
         (None, Some(_)) => JobState::Starting,
-        (None, None) if job.held => JobState::Held,
+        (None, None) if job.held || job.detached => JobState::Held,
         (None, None) => JobState::Queued,
     }
 }
@@ -93,24 +103,44 @@ fn devices(lease: &Lease) -> Vec<DeviceRef> {
 }
 
 fn eta(owner: &Owner, job: &Job) -> Option<EtaInfo> {
-    // Without a declaration nothing is known of the length.
+    // Without a declaration nothing is known of the length, without an epoch nothing of the speed.
     job.request.declaration.as_ref()?;
+    let progress = owner.state.engine.progress(JobId(job.id))?;
+    progress.regimes.iter().find(|regime| regime.epoch_s.is_some())?;
     let eta = owner.state.engine.eta(JobId(job.id))?;
     let now_s = owner.state.engine.now_s();
+    let (past_held, past_given) = owner.state.book.forecasts_held;
     Some(EtaInfo {
+        past_held,
+        past_given,
         mean_s: (eta.expected_s - now_s).max(0.0),
         low_s: (eta.earliest_s - now_s).max(0.0),
         high_s: (eta.latest_s - now_s).max(0.0),
     })
 }
 
+/// How many devices of each kind the cluster has.
+#[must_use]
+pub fn kinds(owner: &Owner) -> BTreeMap<String, u32> {
+    let mut kinds = BTreeMap::new();
+    for device in owner.state.engine.nodes().into_iter().flat_map(|node| node.info.devices) {
+        *kinds.entry(device.kind).or_default() += 1;
+    }
+    kinds
+}
+
 /// Why a job is in its state, in one sentence.
-fn reason(job: &Job, standing: Option<Standing>) -> String {
+fn reason(owner: &Owner, job: &Job, standing: Option<Standing>) -> String {
     let Some(standing) = standing else { return job.note.clone() };
     match standing {
         Standing::Blocked { on } => {
             let names: Vec<_> = on.iter().map(|job| job.0.to_string()).collect();
             format!("waits for the end of {}", names.join(", "))
+        }
+        Standing::Held if job.detached => {
+            let folder = &job.request.working_dir;
+            let node = job.request.attached.as_ref().map_or("", |program| &program.node);
+            format!("its program is gone: start it again on {node} in {folder}")
         }
         Standing::Held => "on hold".into(),
         Standing::BackingOff { why, .. } => format!("{why}; is tried again soon"),
@@ -120,6 +150,10 @@ fn reason(job: &Job, standing: Option<Standing>) -> String {
                 "" => String::new(),
                 kind => format!(" of kind {kind}"),
             };
+            let asked = job.request.device_kind.as_str();
+            if !asked.is_empty() && !kinds(owner).contains_key(asked) {
+                return format!("asks for devices of kind {asked}, of which the cluster has none");
+            }
             format!("asks for {wanted} devices{kind} together, the cluster can give {gpus} at most")
         }
         Standing::Queued { user_cap: true, .. } => "its user's cap on devices is reached".into(),
@@ -152,8 +186,10 @@ pub fn plan(owner: &Owner) -> PlanReply {
     let engine = &owner.state.engine;
     let settings = engine.settings();
     let round = engine.round();
-    let running = owner.state.book.rounds.running.iter();
-    let now = PlannedRound { round, job_ids: running.copied().collect(), price: None };
+    // Leases come and go within a round: who holds devices at this moment runs in it.
+    let mut running: Vec<u64> = owner.state.book.leases.keys().map(|lease| lease.0).collect();
+    running.dedup();
+    let now = PlannedRound { round, job_ids: running, price: None };
     let mut rounds = vec![now];
     let decision = engine.decision();
     let mut appraisal = None;

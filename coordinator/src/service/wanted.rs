@@ -2,7 +2,7 @@
 
 use shockwave_core::types::{JobId, NodeShare};
 use shockwave_proto::env;
-use shockwave_proto::v1::{Assignment, LeaseRef, StopOrder};
+use shockwave_proto::v1::{Assignment, Grant, LeaseRef, StopOrder};
 
 use super::actions::to_ms;
 use super::book::{Job, Lease};
@@ -58,6 +58,7 @@ impl Owner {
             stop: self.stop_order(lease, &part.node.0),
             grace_ms: to_ms(job.grace_s(settings)),
             kept_by_agent: !job.has_sdk,
+            attached: job.request.attached.clone(),
         }
     }
 
@@ -74,6 +75,34 @@ impl Owner {
         let status = self.state.engine.lease(JobId(lease.job));
         let current = status.filter(|status| status.lease_epoch == lease.epoch);
         current.map_or(0.0, |status| (status.expires_s - self.now_s()).max(0.0))
+    }
+
+    /// The lease of an attached program after `after_epoch`, once its agent keeps its devices for
+    /// it.
+    #[must_use]
+    pub fn grant(&self, job: &Job, after_epoch: u64, address: &str) -> Option<Grant> {
+        let program = job.request.attached.as_ref()?;
+        let lease = self.state.book.current_lease(job)?;
+        if lease.epoch <= after_epoch
+            || lease.stop.is_some()
+            || lease.revoked
+            || !lease.running.contains(&program.node)
+        {
+            return None;
+        }
+        let part = lease.placement.parts.iter().find(|part| part.node.0 == program.node)?;
+        let node = self.state.book.nodes.get(&program.node)?;
+        let chosen = node.devices.iter().filter(|device| part.slots.contains(&device.index));
+        let has_gpus = chosen.clone().any(|device| device.kind == "gpu");
+        let slots: Vec<String> = part.slots.iter().map(u32::to_string).collect();
+        let mut env = self.variables(job, lease, address);
+        // Counted from its grant, as for programs that an agent starts.
+        env.insert(env::LEASE_TTL_MS.to_owned(), to_ms(self.left_s(lease)).max(1).to_string());
+        env.insert(env::NONCE.to_owned(), lease.nonce.clone());
+        env.insert(env::SLOT.to_owned(), slots.join(","));
+        let visible = if has_gpus { slots.join(",") } else { String::new() };
+        env.insert(env::CUDA_VISIBLE_DEVICES.to_owned(), visible);
+        Some(Grant { env, devices: part.slots.clone() })
     }
 
     fn variables(

@@ -3,6 +3,7 @@
 //! Architecture invariant: nothing here changes anything, and no page asks another host for
 //! anything.
 
+mod events;
 mod metrics;
 mod state;
 
@@ -21,10 +22,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::grpc::Limits;
+use crate::incoming::{Allowed, Door, Patience};
 use crate::service::Shared;
 
-/// Live pages at once.
-const LIVE_MAX: usize = 64;
 /// Shortest time between two states sent to a page.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -42,12 +43,29 @@ struct Web {
 pub async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
+    limits: Limits,
     mut stop: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    let web = Web { shared, live: Arc::new(Semaphore::new(LIVE_MAX)), stop: stop.clone() };
+    let places = Arc::new(Semaphore::new(limits.live_pages_max));
+    let web = Web { shared, live: places, stop: stop.clone() };
+    let allowed = Allowed {
+        connections_max: limits.web_connections_max,
+        per_address_max: limits.web_connections_max,
+        patience: Patience::Answered(limits.web_patience),
+    };
     let routes = Router::new()
-        .route("/", get(|| async { Html(include_str!("page.html")) }))
-        .route("/job/{id}", get(|| async { Html(include_str!("page.html")) }))
+        .route("/", get(page))
+        .route("/jobs", get(page))
+        .route("/fairness", get(page))
+        .route("/cluster", get(page))
+        .route("/events", get(page))
+        .route("/job/{id}", get(page))
+        .route("/page.css", get(|| async { asset("text/css", include_str!("page.css")) }))
+        .route("/draw.js", get(|| async { asset("text/javascript", include_str!("draw.js")) }))
+        .route("/page.js", get(|| async { asset("text/javascript", include_str!("page.js")) }))
+        .route("/icon.svg", get(|| async { asset("image/svg+xml", include_str!("icon.svg")) }))
+        .route("/favicon.ico", get(|| async { asset("image/svg+xml", include_str!("icon.svg")) }))
+        .route("/api/events", get(events_now))
         .route("/api/state", get(state_now))
         .route("/api/live", get(live))
         .route("/api/job/{id}", get(job_now))
@@ -57,7 +75,7 @@ pub async fn serve(
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    axum::serve(listener, routes).with_graceful_shutdown(stopped).await
+    axum::serve(Door::new(listener, allowed), routes).with_graceful_shutdown(stopped).await
 }
 
 /// Another site's page must not read this one through a name that it makes point here, and this
@@ -71,7 +89,9 @@ async fn guard(request: Request, next: Next) -> Response {
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    let policy = "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+    // Styles are set on elements (the width of a bar); scripts are files of this page alone.
+    let policy = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; \
+                  base-uri 'none'; form-action 'none'";
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, policy),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -81,6 +101,21 @@ async fn guard(request: Request, next: Next) -> Response {
         headers.insert(name, header::HeaderValue::from_static(value));
     }
     response
+}
+
+async fn page() -> Html<&'static str> {
+    Html(include_str!("page.html"))
+}
+
+fn asset(kind: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn events_now(State(web): State<Web>) -> Response {
+    match events::newest(&web.shared).await {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(_) => unavailable(),
+    }
 }
 
 fn unavailable() -> Response {

@@ -12,7 +12,8 @@ use thiserror::Error;
 pub enum ClientError {
     /// A variable that belongs to `SHOCKWAVE_COORDINATOR` is not set.
     #[error(
-        "{} is set, {variable} is not: the agent sets both; unset {} to train without a coordinator",
+        "{} is set, {variable} is not: call shockwave_sdk::attach() first in main, or unset {} to train \
+         without a coordinator",
         env::COORDINATOR,
         env::COORDINATOR
     )]
@@ -99,6 +100,9 @@ impl ClientConfig {
         started_at: Instant,
     ) -> Result<Option<Self>, ClientError> {
         let set = |name| variable(name).filter(|value| !value.is_empty());
+        if set(env::ATTACH).is_some() && set(env::JOB_ID).is_none() {
+            return Err(ClientError::Missing { variable: env::JOB_ID });
+        }
         let Some(coordinator) = set(env::COORDINATOR) else { return Ok(None) };
         if set(env::RANK).is_some_and(|rank| rank != "0") {
             return Ok(None);
@@ -133,17 +137,28 @@ impl ClientConfig {
 }
 
 /// When this process started, as near as the system tells: the lease counts from there, and loading
-/// libtorch and data before this call takes seconds of it.
+/// libtorch and data before this call takes seconds of it. A program that has executed itself to take
+/// its lease says when it got it.
 fn started_at() -> Instant {
     let now = Instant::now();
+    let leased = std::env::var(env::LEASE_FROM_MONO_MS).ok().and_then(|text| text.parse().ok());
+    if let Some(from_ms) = leased {
+        let age_ms = crate::attach::execute::monotonic_ms().saturating_sub(from_ms);
+        return now.checked_sub(Duration::from_millis(age_ms)).unwrap_or(now);
+    }
     process_age().and_then(|age| now.checked_sub(age)).unwrap_or(now)
+}
+
+/// Start of this process, clock ticks since boot.
+pub(crate) fn start_ticks() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The command in parentheses may hold spaces: fields count from behind it.
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
 /// Age of this process (Linux: field 22 of /proc/self/stat against /proc/uptime; see proc(5)).
 fn process_age() -> Option<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The command in parentheses may hold spaces: fields count from behind it.
-    let start_ticks: f64 = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
+    let start_ticks = start_ticks()? as f64;
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
     let uptime_s: f64 = uptime.split(' ').next()?.parse().ok()?;
     // SAFETY: sysconf reads a constant of the system and touches no memory of ours.

@@ -33,6 +33,8 @@ pub(super) struct Shared {
     pub(super) spool: Mutex<Spool>,
     pub(super) declaration: Mutex<Option<Declaration>>,
     pub(super) position: Mutex<Position>,
+    /// Why the coordinator cannot be spoken with, if it has said so.
+    pub(super) refusal: Mutex<Option<String>>,
     /// Counts what the training thread has said: the report loop wakes when it rises.
     pub(super) said: watch::Sender<u64>,
     /// Set once the training thread wants the client to end.
@@ -114,18 +116,18 @@ impl Link {
 /// Waits between attempts: doubling, with a random part so that a coordinator that comes back does
 /// not meet all jobs at once.
 #[derive(Debug)]
-pub(super) struct Backoff(Duration);
+pub(crate) struct Backoff(Duration);
 
 impl Backoff {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(BACKOFF.0)
     }
 
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.0 = BACKOFF.0;
     }
 
-    pub(super) async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         tokio::time::sleep(self.0.mul_f64(rand::random_range(0.5..1.0))).await;
         self.0 = (self.0 * 2).min(BACKOFF.1);
     }
@@ -133,20 +135,28 @@ impl Backoff {
 
 /// The address and its TLS settings; nothing is connected yet.
 pub(super) fn endpoint(config: &ClientConfig) -> Result<Endpoint, ClientError> {
+    endpoint_at(&config.coordinator, config.ca_file.as_deref())
+}
+
+/// An address and its authority, if it needs one; nothing is connected yet.
+pub(crate) fn endpoint_at(
+    coordinator: &str,
+    ca_file: Option<&std::path::Path>,
+) -> Result<Endpoint, ClientError> {
     let invalid = || ClientError::Invalid {
         variable: shockwave_proto::env::COORDINATOR,
-        value: config.coordinator.clone(),
+        value: coordinator.to_owned(),
         expected: "http://HOST:PORT or https://HOST:PORT",
     };
-    let endpoint = Endpoint::from_shared(config.coordinator.clone())
+    let endpoint = Endpoint::from_shared(coordinator.to_owned())
         .map_err(|_| invalid())?
         .connect_timeout(Duration::from_secs(5))
         .tcp_nodelay(true)
         // A machine that vanished without a word is noticed within a renewal.
         .http2_keep_alive_interval(Duration::from_secs(10))
         .keep_alive_timeout(Duration::from_secs(10));
-    let Some(path) = &config.ca_file else { return Ok(endpoint) };
-    let failed = |reason: String| ClientError::Certificate { path: path.clone(), reason };
+    let Some(path) = ca_file else { return Ok(endpoint) };
+    let failed = |reason: String| ClientError::Certificate { path: path.to_owned(), reason };
     let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
     endpoint.tls_config(tls).map_err(|error| failed(error.to_string()))

@@ -41,8 +41,13 @@ impl Builder<'_> {
         if !chief {
             self.output = Output::Quiet;
         }
-        // Under a coordinator all processes of a job share the folder that it gives.
-        let folder = coordinator.checkpoint_folder().or(self.checkpoints.take());
+        // Under a coordinator all processes of a job share the folder that it gives; a program that was started by hand
+        // keeps its own.
+        let given = coordinator.checkpoint_folder();
+        let folder = match crate::attach::is_attached() {
+            true => self.checkpoints.take().or(given),
+            false => given.or(self.checkpoints.take()),
+        };
         let files = match self.metrics.take() {
             Some(files) => Some(files),
             None => MetricsFiles::from_env()?,

@@ -23,6 +23,8 @@ pub(super) struct Coordinator {
     client: Option<Client>,
     /// When the process must have ended, once the coordinator asked it to.
     deadline: Option<Instant>,
+    /// Who asked the process to end, once somebody did.
+    cause: Option<YieldCause>,
 }
 
 /// The policy in the protocol's words: the known kinds by their parameters, others by their bounds.
@@ -56,7 +58,7 @@ impl Coordinator {
     /// The connection that the environment names, if it names one.
     pub(super) fn from_env() -> Result<Self, Error> {
         let client = Client::from_env().map_err(|e| Error::Coordinator(e.to_string()))?;
-        Ok(Self { client, deadline: None })
+        Ok(Self { client, deadline: None, cause: None })
     }
 
     /// The epoch of the lease; 0 without a coordinator.
@@ -72,6 +74,17 @@ impl Coordinator {
     fn report(&self, event: Event) {
         if let Some(client) = &self.client {
             client.report(event);
+        }
+    }
+
+    /// Whether the coordinator can be spoken with.
+    ///
+    /// # Errors
+    /// It has refused this SDK's protocol.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self.client.as_ref().and_then(Client::refusal) {
+            Some(reason) => Err(Error::Coordinator(reason)),
+            None => Ok(()),
         }
     }
 
@@ -94,9 +107,14 @@ impl Coordinator {
         Some(Stop { outcome, cause, deadline })
     }
 
-    /// Notes by when the process must have ended.
-    pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+    /// Notes by when the process must have ended, and who asked for it.
+    pub(super) fn set_deadline(&mut self, deadline: Option<Instant>, cause: YieldCause) {
+        (self.deadline, self.cause) = (deadline, Some(cause));
+    }
+
+    /// Who asked the process to end.
+    pub(super) fn cause(&self) -> Option<YieldCause> {
+        self.cause
     }
 
     /// Hands over what is not acknowledged yet, for a limited time.

@@ -219,7 +219,8 @@ impl Session {
     }
 
     /// Ends the session and says how it ended; exit with [`Outcome::exit_code`]. Under a coordinator, waits for a
-    /// limited time until it has acknowledged everything.
+    /// limited time until it has acknowledged everything. An [attached](mod@crate::attach) program that was asked for its
+    /// devices executes itself again here, to wait for its next lease: this does not return then.
     ///
     /// # Errors
     /// [`crate::Error::OutOfOrder`] when epochs are left and nobody asked to stop.
@@ -229,6 +230,11 @@ impl Session {
         match self.phase {
             Phase::Ended(outcome) => {
                 self.coordinator.close();
+                let cause = self.coordinator.cause().filter(|_| outcome != Outcome::Finished);
+                if let Some(cause) = cause {
+                    self.saving = None;
+                    crate::attach::wait_again(cause);
+                }
                 Ok(outcome)
             }
             _ => Err(crate::Error::OutOfOrder {

@@ -78,6 +78,7 @@ impl Session {
 
     /// If a stop was asked for: ends all loops. Returns whether they end.
     pub(super) fn stop_if_asked(&mut self) -> Result<bool, Error> {
+        self.coordinator.check()?;
         let own = self.stop_asked();
         if !self.any_worker(own.is_some())? {
             return Ok(false);
@@ -89,7 +90,7 @@ impl Session {
     /// Ends all loops. A checkpoint is saved first, unless the lease is somebody else's.
     pub(super) fn end(&mut self, stop: Stop) -> Result<(), Error> {
         self.stopwatch.stop();
-        self.coordinator.set_deadline(stop.deadline);
+        self.coordinator.set_deadline(stop.deadline, stop.cause);
         match &stop.outcome {
             Outcome::Yielded { reason } => {
                 self.progress.say(&format!("stopping: {reason}"));

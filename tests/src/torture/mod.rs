@@ -17,6 +17,7 @@ pub mod power;
 pub mod rivals;
 pub mod slurm;
 pub mod tape;
+pub mod team_day;
 pub mod tokens;
 pub mod wire;
 pub mod yields;
@@ -100,7 +101,7 @@ pub struct Scenario {
 }
 
 /// Every scenario, the quick ones first.
-pub const SCENARIOS: [Scenario; 13] = [
+pub const SCENARIOS: [Scenario; 14] = [
     power::SCENARIO,
     damage::SCENARIO,
     rivals::SCENARIO,
@@ -112,6 +113,7 @@ pub const SCENARIOS: [Scenario; 13] = [
     absence::SCENARIO,
     zombie::SCENARIO,
     kill::SCENARIO,
+    team_day::SCENARIO,
     slurm::SCENARIO,
     slurm::EACH_LEASE,
 ];

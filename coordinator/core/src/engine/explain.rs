@@ -194,6 +194,12 @@ impl Engine {
         eta.latest_s.is_finite().then_some(eta)
     }
 
+    /// The first jobs that are offered devices before a job, at most `most`.
+    #[must_use]
+    pub fn before(&self, id: JobId, most: usize) -> Vec<JobId> {
+        self.precedence().into_iter().take_while(|other| *other != id).take(most).collect()
+    }
+
     fn standing(&self, job: &Job) -> Standing {
         let state = &self.state;
         let id = job.spec.id;

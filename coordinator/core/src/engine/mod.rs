@@ -36,7 +36,7 @@ pub use exchange::{PlanAnswer, PlanRequest};
 pub use explain::{Eta, Explanation, Progress, Standing};
 pub use reactor::{Engine, RestoreError, Snapshot};
 pub use settings::{Planning, Settings, SettingsError};
-pub use status::{LeaseStatus, NodeStatus};
+pub use status::{Holding, LeaseStatus, NodeStatus};
 pub use submission::{Declaration, Demand, Submission, Terms};
 pub use time::NOW_MOST_S;
 

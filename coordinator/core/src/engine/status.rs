@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Demand, Engine, Settings};
-use crate::types::{ClusterView, Decision, JobId, JobProgress, JobSpec, NodeInfo};
+use crate::predictor::Forecast;
+use crate::types::{ClusterView, Decision, JobId, JobProgress, JobSpec, NodeInfo, NodeShare};
 
 /// A node and who holds its devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +34,25 @@ pub struct LeaseStatus {
     pub live: bool,
 }
 
+/// A lease with all that its processes would go on with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Holding {
+    /// The job; it may have ended while its processes have not.
+    pub job: JobId,
+    /// The lease.
+    pub lease_epoch: u64,
+    /// Devices on nodes whose processes are not known to be gone, the chief's first.
+    pub parts: Vec<NodeShare>,
+    /// Until when it holds without renewal, seconds.
+    pub expires_s: f64,
+    /// Whether the gang trains (it may still come up).
+    pub training: bool,
+    /// Whether it was asked for its devices.
+    pub yielding: bool,
+    /// Whether its processes are being killed.
+    pub killing: bool,
+}
+
 impl Engine {
     /// The settings.
     #[must_use]
@@ -44,6 +64,12 @@ impl Engine {
     #[must_use]
     pub fn policy_name(&self) -> &'static str {
         self.policy.name()
+    }
+
+    /// What the policy remembers.
+    #[must_use]
+    pub fn policy_memory(&self) -> String {
+        self.policy.memory()
     }
 
     /// Time of the last event, seconds.
@@ -115,6 +141,48 @@ impl Engine {
     #[must_use]
     pub fn lease(&self, job: JobId) -> Option<LeaseStatus> {
         self.state.leases.get(&job).map(status_of)
+    }
+
+    /// Every lease with its devices.
+    pub fn holdings(&self) -> impl Iterator<Item = Holding> + '_ {
+        self.state.leases.values().map(|lease| Holding {
+            job: lease.job,
+            lease_epoch: lease.epoch,
+            parts: (lease.placement.parts.iter())
+                .filter(|part| lease.parts.contains(&part.node))
+                .cloned()
+                .collect(),
+            expires_s: lease.expires_s,
+            training: lease.training_s.is_some(),
+            yielding: lease.yielding.is_some(),
+            killing: lease.killing.is_some(),
+        })
+    }
+
+    /// The forecast for the rest of a job that has not ended.
+    #[must_use]
+    pub fn forecast(&self, job: JobId) -> Option<Forecast> {
+        let job = self.state.jobs.get(&job)?;
+        let progress = self.progress_of(job, self.state.now_s);
+        Some(self.predictor.forecast(&job.spec, &progress))
+    }
+
+    /// What a start and a yield have cost on average so far, seconds, as measured on the jobs that
+    /// have not ended; `None` for what was never measured.
+    #[must_use]
+    pub fn measured_costs_s(&self) -> (Option<f64>, Option<f64>) {
+        let mean = |values: Vec<f64>| {
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let jobs = || self.state.jobs.values();
+        let starts = jobs().filter_map(|job| job.start_s).collect();
+        (mean(starts), mean(jobs().filter_map(|job| job.yield_s).collect()))
+    }
+
+    /// The account of a user: budget factor, and cap on devices.
+    #[must_use]
+    pub fn user_terms(&self, user: &str) -> (f64, Option<u32>) {
+        (self.state.user_weight(user), self.state.user_gpus_max(user))
     }
 
     /// Every node.

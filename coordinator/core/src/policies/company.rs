@@ -28,10 +28,15 @@ impl Company {
         self.left_before = view.jobs.iter().map(before).collect();
     }
 
-    /// Jobs that this one has met, itself included, over GPUs; at least 1.
-    pub(super) fn contention(&self, job: &JobView, gpus: u32) -> f64 {
+    /// How many times longer than alone a job takes with its fair share: the jobs that it has met,
+    /// itself included, over GPUs, each counted by its budget against this one's; at least 1. Those
+    /// who have left count as those who are there do on average.
+    pub(super) fn contention(&self, job: &JobView, view: &ClusterView) -> f64 {
         let before = self.left_before.get(&job.id).copied().unwrap_or(self.arrived);
-        ((self.arrived - before) as f64 / f64::from(gpus.max(1))).max(1.0)
+        let weights: f64 = view.jobs.iter().map(|job| job.weight).sum();
+        let against_own = weights / view.jobs.len().max(1) as f64 / job.weight;
+        let met = (self.arrived - before) as f64 / f64::from(view.gpus.max(1));
+        (met * against_own).max(1.0)
     }
 }
 
@@ -58,8 +63,8 @@ mod tests {
         }
         // Job 5 met 2, 3, 4 and 6; job 6 came when only 5 was left.
         let last = view(&[5, 6]);
-        assert_eq!(company.contention(&last.jobs[0], 2), 2.5);
-        assert_eq!(company.contention(&last.jobs[1], 2), 1.0);
+        assert_eq!(company.contention(&last.jobs[0], &last), 2.5);
+        assert_eq!(company.contention(&last.jobs[1], &last), 1.0);
         assert_eq!(company.left_before.len(), 2);
     }
 
@@ -67,6 +72,18 @@ mod tests {
     fn fewer_jobs_than_gpus_is_no_contention() {
         let mut company = Company::default();
         company.note(&view(&[1, 2]));
-        assert_eq!(company.contention(&view(&[1]).jobs[0], 8), 1.0);
+        let roomy = ClusterView { gpus: 8, ..view(&[1]) };
+        assert_eq!(company.contention(&roomy.jobs[0], &roomy), 1.0);
+    }
+
+    /// Of one device a job of weight 8 has eight ninths beside one of weight 1.
+    #[test]
+    fn budgets_count() {
+        let mut company = Company::default();
+        let mut two = ClusterView { gpus: 1, ..view(&[1, 2]) };
+        two.jobs[1].weight = 8.0;
+        company.note(&two);
+        assert_eq!(company.contention(&two.jobs[0], &two), 9.0);
+        assert_eq!(company.contention(&two.jobs[1], &two), 9.0 / 8.0);
     }
 }

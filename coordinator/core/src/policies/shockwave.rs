@@ -49,7 +49,7 @@ impl Shockwave {
     #[must_use]
     pub fn plan(&mut self, view: &ClusterView) -> Plan {
         self.company.note(view);
-        let promised = |job: &JobView| PROMISED * self.company.contention(job, view.gpus);
+        let promised = |job: &JobView| PROMISED * self.company.contention(job, view);
         let program = Objective::FinishTime.program(&self.horizon.window(view, &promised));
         solve(&program, &self.effort, Placement::ByPrecedence(self.first), &|| false)
     }

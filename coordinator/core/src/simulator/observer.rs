@@ -9,6 +9,11 @@ pub trait Observer {
     /// A round has ended; `done` of `jobs` jobs have.
     fn round_ended(&mut self, now_s: f64, done: usize, jobs: usize);
 
+    /// Whether a fork of a live state is to be played on; asked before each step.
+    fn goes_on(&mut self) -> bool {
+        true
+    }
+
     /// A policy is about to be asked; in the published semantics, forecasts for its view are part
     /// of the time that it takes.
     fn deciding(&mut self) {}

@@ -7,6 +7,9 @@ use crate::service::Shared;
 use crate::service::book::Node;
 use crate::service::owner::Owner;
 
+/// Agents speak every ten seconds; one that is later than this is worth a look.
+const SILENT_AFTER_S: f64 = 13.0;
+
 pub(crate) async fn cluster(shared: &Shared) -> Result<ClusterReply, Status> {
     let ask = |owner: &mut Owner| {
         let nodes = owner.state.book.nodes.iter().map(|(name, node)| info(owner, name, node));
@@ -36,15 +39,19 @@ pub(crate) fn info(owner: &Owner, name: &str, node: &Node) -> NodeInfo {
     let devices = devices
         .map(|it| DeviceInfo { device: Some(it.clone()), job_id: holder(it.index) })
         .collect();
+    let heard_s = owner.heard.get(name).map(|heard_s| owner.now_s() - heard_s);
+    let late = heard_s.is_some_and(|heard_s| heard_s > SILENT_AFTER_S);
     let state = match (node.lost, node.drained) {
+        _ if owner.left.contains(name) => "stopped",
         (true, _) => "lost",
         (false, true) => "draining",
+        (false, false) if late => "silent",
         (false, false) => "up",
     };
     NodeInfo {
         name: name.to_owned(),
         devices,
         state: state.into(),
-        heard_ago_s: owner.heard.get(name).map_or(0.0, |heard_s| owner.now_s() - heard_s),
+        heard_ago_s: heard_s.unwrap_or(0.0),
     }
 }

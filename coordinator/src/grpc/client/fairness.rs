@@ -7,8 +7,8 @@ use shockwave_core::types::JobId;
 use shockwave_proto::v1::{FairnessReply, UserShare, UserTerms};
 use tonic::Status;
 
-use crate::service::Shared;
 use crate::service::owner::Owner;
+use crate::service::{Shared, view};
 
 pub(super) async fn fairness(shared: &Shared) -> Result<FairnessReply, Status> {
     shared.handle.ask(|owner| Ok(report(owner))).await
@@ -19,6 +19,7 @@ pub(crate) fn report(owner: &Owner) -> FairnessReply {
     let mut users: BTreeMap<&str, UserShare> = BTreeMap::new();
     let mut rhos: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut jcts_s = Vec::new();
+    let mut short_jobs = 0;
     for job in owner.state.book.jobs.values() {
         let share = users.entry(&job.user).or_default();
         share.jobs += 1;
@@ -35,6 +36,7 @@ pub(crate) fn report(owner: &Owner) -> FairnessReply {
                 share.wasted_gpu_s += end.summary.wasted_gpu_s;
                 if matches!(end.outcome, Outcome::Finished { .. }) {
                     jcts_s.push(end.summary.jct_s);
+                    short_jobs += u32::from(view::rho_says_little(owner, end.summary.attained_s));
                     rhos.entry(&job.user).or_default().extend(end.summary.rho);
                 }
             }
@@ -58,6 +60,7 @@ pub(crate) fn report(owner: &Owner) -> FairnessReply {
         unfair_jobs: all_rhos.iter().filter(|&&rho| rho > 1.0).count() as u32,
         worst_rho: all_rhos.iter().copied().reduce(f64::max),
         mean_jct_s: mean(&jcts_s),
+        short_jobs,
     }
 }
 

@@ -34,7 +34,8 @@ pub(super) async fn logs(
     };
     let has_started = shared.handle.ask(ask).await?;
     let path = shared.jobs_dir.join(id.to_string()).join("log");
-    if has_started && !path.exists() {
+    // An agent makes the job's folder before it says that the job runs.
+    if has_started && !path.parent().is_some_and(Path::exists) {
         return Err(Status::failed_precondition(format!(
             "job {id} has run, but {} is not there: the agents' --jobs must be the same shared \
              folder as --jobs of `shockwave serve`",

@@ -1,5 +1,6 @@
 //! The service `Client`: what users and programs ask.
 
+mod attach;
 mod cancel;
 pub(crate) mod cluster;
 mod events;
@@ -11,16 +12,17 @@ mod logs;
 mod plan;
 mod submit;
 mod watch;
+mod whatif;
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use shockwave_proto::v1::client_server::Client;
 use shockwave_proto::v1::{
-    CancelJobRequest, ClusterReply, ClusterRequest, EventRecord, EventsRequest, ExplainReply,
-    FairnessReply, FairnessRequest, HoldJobRequest, JobInfo, ListJobsReply, ListJobsRequest,
-    LogChunk, LogsRequest, PlanReply, PlanRequest, SetWeightRequest, ShowJobRequest, SubmitReply,
-    SubmitRequest,
+    AttachReply, AttachRequest, CancelJobRequest, ClusterReply, ClusterRequest, EventRecord,
+    EventsRequest, ExplainReply, FairnessReply, FairnessRequest, HoldJobRequest, JobInfo,
+    ListJobsReply, ListJobsRequest, LogChunk, LogsRequest, PlanReply, PlanRequest,
+    SetWeightRequest, ShowJobRequest, SubmitReply, SubmitRequest, WhatIfReply, WhatIfRequest,
 };
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
@@ -33,11 +35,13 @@ use crate::service::owner::Owner;
 /// The service's state.
 pub struct ClientService {
     shared: Arc<Shared>,
+    /// One fork of the state is played at a time.
+    forks: Arc<tokio::sync::Semaphore>,
 }
 
 impl ClientService {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { shared, forks: Arc::new(tokio::sync::Semaphore::new(1)) }
     }
 
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
@@ -68,6 +72,7 @@ type Streaming<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 impl Client for ClientService {
     type LogsStream = Streaming<LogChunk>;
     type WatchJobStream = Streaming<JobInfo>;
+    type AttachStream = Streaming<AttachReply>;
     type EventsStream = Streaming<EventRecord>;
 
     async fn submit(
@@ -172,5 +177,22 @@ impl Client for ClientService {
     ) -> Result<Response<FairnessReply>, Status> {
         self.caller(&request)?;
         fairness::fairness(&self.shared).await.map(Response::new)
+    }
+
+    async fn attach(
+        &self,
+        request: Request<AttachRequest>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let caller = self.caller(&request)?;
+        let stream = attach::attach(&self.shared, caller, request.into_inner()).await?;
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn what_if(
+        &self,
+        request: Request<WhatIfRequest>,
+    ) -> Result<Response<WhatIfReply>, Status> {
+        self.caller(&request)?;
+        whatif::what_if(&self.shared, &self.forks, request.into_inner()).await.map(Response::new)
     }
 }

@@ -17,7 +17,7 @@ mod facts;
 mod lease;
 pub mod pilot;
 mod places;
-mod queue;
+pub mod queue;
 mod script;
 pub mod settings;
 mod share;

@@ -71,6 +71,7 @@ pub(super) fn enter(owner: &mut Owner, wanted: &BTreeMap<String, Vec<Device>>) {
             devices: devices.clone(),
             keeps,
             until_s: None,
+            machine: String::new(),
         });
     }
     retire(owner, wanted);

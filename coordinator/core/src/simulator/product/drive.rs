@@ -11,7 +11,7 @@ use super::{Costs, ProductError, Setting};
 use crate::engine::{Engine, Event, Outcome as JobEnd, ReleaseReason, Submission, Terms};
 use crate::policies::Policy;
 use crate::predictor::Predictor;
-use crate::simulator::faults::Delays;
+use crate::simulator::faults::{Delays, Faults};
 use crate::simulator::observer::Observer;
 use crate::simulator::report::Outcome;
 use crate::simulator::workload::Workload;
@@ -95,29 +95,45 @@ impl<'a> Product<'a> {
         let remote = Box::new(Remote::of(policy));
         let engine = Engine::new(setting.engine.clone(), remote, predictor)?;
         let machines = Machine::all(setting);
-        let mut queue = Queue::new();
+        let mut product = Self::on(workload, engine, machines, policy, observer);
+        product.costs = setting.costs;
+        product.gpus_per_node = setting.gpus_per_node.max(1);
+        product.delays = Delays::new(&setting.faults, setting.seed);
         for (job, plan) in workload.jobs.iter().enumerate() {
-            queue.push(plan.spec.arrival_s, What::Arrives(job));
+            product.queue.push(plan.spec.arrival_s, What::Arrives(job));
         }
+        Ok(product)
+    }
+
+    /// An engine with its machines at time 0, without faults, in which nothing happens yet.
+    pub(super) fn on(
+        workload: &'a Workload,
+        engine: Engine,
+        machines: Vec<Machine>,
+        policy: &'a mut dyn Policy,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
         let names = machines.iter().enumerate().map(|(i, m)| (m.info.node.clone(), i)).collect();
-        Ok(Self {
+        let sizes = machines.iter().map(|machine| machine.info.devices.len() as u32);
+        let (gpus, largest) = (sizes.clone().sum(), sizes.max().unwrap_or(1).max(1));
+        Self {
             engine,
             policy,
             observer,
-            costs: setting.costs,
-            gpus: setting.gpus,
-            gpus_per_node: setting.gpus_per_node.max(1),
-            queue,
+            costs: Costs::default(),
+            gpus,
+            gpus_per_node: largest,
+            queue: Queue::new(),
             now_s: 0.0,
             accounts: Accounts::new(workload.jobs.iter()),
             index: workload.jobs.iter().enumerate().map(|(i, j)| (j.spec.id, i)).collect(),
             workers: BTreeMap::new(),
             machines,
             names,
-            delays: Delays::new(&setting.faults, setting.seed),
+            delays: Delays::new(&Faults::default(), 0),
             failed: None,
-            limit_s: patience_s(workload, setting.gpus),
-        })
+            limit_s: patience_s(workload, gpus),
+        }
     }
 
     /// Plays until every job has ended.
@@ -140,7 +156,7 @@ impl<'a> Product<'a> {
     }
 
     /// Does what is next: something that happens, or what the engine wants to be woken for.
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         let wake_s = self.engine.wake_s().unwrap_or(f64::INFINITY);
         match self.queue.next_s() {
             Some(at_s) if at_s <= wake_s => {

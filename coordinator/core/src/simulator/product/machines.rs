@@ -4,7 +4,7 @@ use super::Setting;
 use super::drive::{Key, Product, What};
 use super::worker::{Phase, Worker};
 use crate::engine::{Event, KeptWorker};
-use crate::simulator::faults::{Loss, NodeFaults};
+use crate::simulator::faults::{Faults, Loss, NodeFaults};
 use crate::types::{DeviceInfo, NodeId, NodeInfo};
 
 /// One machine.
@@ -38,17 +38,22 @@ impl Machine {
                     devices: (0..gpus).map(device).collect(),
                     until_s: None,
                 };
-                Self {
-                    info,
-                    up: true,
-                    outage: 0,
-                    loss: (Loss::Off, 0.0),
-                    slowness: 1.0,
-                    factor: setting.faults.factor,
-                    faults: NodeFaults::new(setting.faults, setting.seed, place as usize),
-                }
+                Self::of(info, setting.faults, setting.seed, place as usize)
             })
             .collect()
+    }
+
+    /// A machine as it is.
+    pub(super) fn of(info: NodeInfo, faults: Faults, seed: u64, place: usize) -> Self {
+        Self {
+            info,
+            up: true,
+            outage: 0,
+            loss: (Loss::Off, 0.0),
+            slowness: 1.0,
+            factor: faults.factor,
+            faults: NodeFaults::new(faults, seed, place),
+        }
     }
 }
 

@@ -18,6 +18,7 @@
 mod account;
 mod course;
 mod drive;
+mod fork;
 mod life;
 mod machines;
 mod orders;
@@ -33,6 +34,8 @@ use crate::engine::{Planning, Settings, SettingsError};
 use crate::policies::Policy;
 use crate::predictor::Predictor;
 use crate::types::{JobId, MemoryError};
+
+pub use fork::{Fork, ForkEnd, ForkOutcome, expected, play_on, whole_s};
 
 #[cfg(doc)]
 use crate::engine::Engine;
@@ -124,6 +127,12 @@ pub enum ProductError {
         others: usize,
         /// When that was seen, seconds.
         at_s: f64,
+    },
+    /// The live state has a job whose course is not given.
+    #[error("the course of job {job} is not given")]
+    Unknown {
+        /// The job.
+        job: JobId,
     },
     /// The engine ended a job otherwise than by its completion.
     #[error("job {job} did not finish: {outcome}")]

@@ -91,7 +91,7 @@ impl Product<'_> {
     }
 
     /// A gang is asked for its devices.
-    fn yields(&mut self, key: Key) {
+    pub(super) fn yields(&mut self, key: Key) {
         let save_s = self.costs.save_s;
         match self.reach(key).map(|worker| worker.phase) {
             // Nothing is lost: it has trained nothing yet.

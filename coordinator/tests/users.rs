@@ -1,0 +1,185 @@
+//! What a team member does and asks: what-if, budgets, and what goes wrong.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+#[path = "common/user.rs"]
+mod user;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use user::{Process, User, texts, wait_until};
+
+#[test]
+fn what_if_plays_the_live_state_and_changes_nothing() {
+    let user = User::new();
+    let _serve = user.serve("cpu:1", &["--policy", "shockwave"]);
+    let declared = ["--epochs", "10", "--samples-per-epoch", "1000", "--batch", "100"];
+    for name in ["first", "second"] {
+        let mut arguments = vec!["submit", "--name", name];
+        arguments.extend(declared);
+        arguments.extend(["--", "sleep", "1000"]);
+        user.ok(&arguments);
+    }
+    wait_until("the first has its device", || user.state("1") != "queued");
+    let before = user.json(&["jobs"]);
+
+    let answer = user.json(&["whatif", "--length-s", "300", "--copies", "2", "--more-gpus", "1"]);
+    let answer = &answer["whatif"];
+    let jobs = answer["jobs"].as_array().unwrap();
+    let names: Vec<&str> = jobs.iter().filter_map(|job| job["name"].as_str()).collect();
+    assert_eq!(names, ["first", "second", "the new job", "the new job"]);
+    assert_eq!((&jobs[2]["id"], &jobs[2]["now_s"]), (&Value::Null, &Value::Null));
+    assert!(jobs[2]["changed_s"].as_f64().unwrap() >= 300.0, "{answer}");
+    assert!(jobs[0]["now_s"].as_f64().unwrap() > 0.0 && jobs[0]["declared"] == true, "{answer}");
+    assert_eq!(
+        (&answer["now"]["complete"], &answer["changed"]["complete"]),
+        (&true.into(), &true.into())
+    );
+
+    let table = user.ok(&["whatif", "--more-gpus", "3", "--policy", "fifo"]);
+    for wanted in ["first", "makespan", "DIFFERENCE", "policy shockwave now, fifo then"] {
+        assert!(table.contains(wanted), "{wanted}: {table}");
+    }
+    assert!(user.ok(&["whatif", "--weight", "2=3"]).contains("second"));
+    let cancelled = user.json(&["whatif", "--cancel", "1"]);
+    assert_eq!(cancelled["whatif"]["jobs"][0]["changed_s"], Value::Null);
+
+    let after = user.json(&["jobs"]);
+    let live = |jobs: &Value| {
+        let jobs = jobs["jobs"].as_array().unwrap();
+        jobs.iter().map(|job| (job["id"].clone(), job["weight"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(live(&before), live(&after), "nothing live has changed");
+
+    for (arguments, code, expected) in [
+        (vec!["whatif"], 2, "nothing is to be different"),
+        (vec!["whatif", "--like", "9"], 1, "there is no job 9"),
+        (vec!["whatif", "--policy", "magic"], 2, "shockwave-paper"),
+        (vec!["whatif", "--without", "nowhere"], 1, "there is no machine"),
+        (vec!["whatif", "--gpus", "2"], 2, "length_s"),
+        (vec!["whatif", "--more-gpus", "1", "--limit-s", "99"], 2, "limit_s"),
+    ] {
+        let (found, error) = user.fail(&arguments);
+        assert_eq!((found, error.contains(expected)), (code, true), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_users_cap_holds_until_it_is_changed() {
+    let user = User::new();
+    let serve = user.serve("cpu:3", &["--policy", "fifo"]);
+    let secret = user.json(&["token", "create", "bob"])["token"]["secret"].clone();
+    let (secret, address) =
+        (secret.as_str().unwrap(), serve.ready["coordinator"].as_str().unwrap());
+    let cap = user.ok(&["user", "bob", "--gpus-max", "1"]);
+    assert!(cap.contains("bob"), "{cap}");
+    for _ in 0..3 {
+        let mut command = user.command(&["submit", "--", "sleep", "1000"]);
+        command.env("SHOCKWAVE_TOKEN", secret).env("SHOCKWAVE_COORDINATOR", address);
+        assert!(command.output().unwrap().status.success());
+    }
+    let running = || {
+        let jobs = user.json(&["jobs"]);
+        let jobs = jobs["jobs"].as_array().unwrap();
+        jobs.iter().filter(|job| job["state"] == "running").count()
+    };
+    wait_until("one runs", || running() == 1);
+    // Two free devices, three more rounds: the cap holds.
+    let rounds_end = Instant::now() + Duration::from_secs(7);
+    while Instant::now() < rounds_end {
+        assert_eq!(running(), 1, "beyond its cap");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let explained = user.ok(&["explain", "2"]);
+    assert!(explained.contains("cap"), "{explained}");
+    user.ok(&["user", "bob", "--gpus-max", "2"]);
+    wait_until("two run", || running() == 2);
+    let fairness = user.json(&["fairness"]);
+    assert_eq!(fairness["fairness"]["users"][0]["gpus_max"], 2, "{fairness}");
+}
+
+#[test]
+fn what_new_users_stumbled_over() {
+    let user = User::new();
+    let _serve = user.serve("cpu:1", &["--policy", "fifo"]);
+    user.ok(&["submit", "--", "false"]);
+    user.run(&["wait", "1"]);
+    let cancelled = user.run(&["cancel", "1"]);
+    assert_eq!(cancelled.status.code(), Some(1), "{cancelled:?}");
+    assert!(texts(&cancelled).0.contains("is failed already"), "{cancelled:?}");
+    let (code, error) = user.fail(&["submit", "--after", "1", "--", "true"]);
+    assert_eq!((code, error.contains("job 1, which is failed")), (1, true), "{error}");
+
+    user.ok(&["submit", "--device-kind", "H200", "--", "true"]);
+    let explained = user.ok(&["explain", "2"]);
+    assert!(explained.contains("of kind H200, of which the cluster has none"), "{explained}");
+    assert!(explained.contains("--device-kind \"cpu\""), "{explained}");
+    assert!(!explained.contains("--gpus"), "fewer devices would not help: {explained}");
+    let (code, error) = user.fail(&["wait", "2", "--timeout-s", "0.2"]);
+    assert_eq!((code, error.contains("job 2 has not ended")), (1, true), "{error}");
+    user.ok(&["cancel", "2"]);
+    user.ok(&["cancel", "2"]);
+
+    // A reader that goes away is no error.
+    let shell = format!("{} jobs --all | head -n 0", env!("CARGO_BIN_EXE_shockwave"));
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("set -o pipefail; sleep 0.1; {shell}")]);
+    command.env("HOME", user.home.path()).env_remove("XDG_STATE_HOME");
+    let output = command.output().unwrap();
+    assert_eq!(texts(&output).1, "", "{output:?}");
+
+    user.ok(&[
+        "submit",
+        "--epochs",
+        "5",
+        "--samples-per-epoch",
+        "9",
+        "--batch",
+        "3",
+        "--",
+        "sleep",
+        "99",
+    ]);
+    wait_until("it has its device", || user.state("3") != "queued");
+    let eta = user.ok(&["eta", "3"]);
+    assert!(eta.contains("not known yet"), "{eta}");
+    user.ok(&["submit", "--", "sleep", "99"]);
+    let explained = user.ok(&["explain", "4"]);
+    assert!(explained.contains("before it: jobs 3"), "{explained}");
+    assert!(explained.contains("budget 1.00"), "{explained}");
+    let jobs = user.ok(&["jobs"]);
+    assert!(jobs.contains("not known yet"), "{jobs}");
+}
+
+#[test]
+fn an_agent_says_that_it_has_joined_and_that_it_goes() {
+    let user = User::new();
+    let _serve = user.serve("none", &["--policy", "fifo"]);
+    let log = user.home.path().join("agent.log");
+    let errors = std::fs::File::create(&log).unwrap();
+    let jobs = user.home.path().join(".local/state/shockwave/state/jobs");
+    let mut command = user.command(&["agent", "--devices", "cpu:1", "--node", "there"]);
+    command.arg("--jobs").arg(jobs);
+    let child = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
+    let mut agent = Process { child, ready: Value::Null };
+    let state = || {
+        let cluster = user.json(&["cluster"]);
+        cluster["cluster"]["nodes"][0]["state"].as_str().unwrap_or_default().to_owned()
+    };
+    wait_until("it joins", || state() == "up");
+    wait_until("it says so", || said(&log).contains("has joined"));
+    assert!(!said(&log).contains('\u{1b}'), "no colours in a file: {}", said(&log));
+    // SAFETY: kill(2) takes plain numbers; the child is not waited for, so its id is its own.
+    unsafe { libc::kill(agent.child.id() as i32, libc::SIGTERM) };
+    agent.child.wait().unwrap();
+    assert_eq!(state(), "stopped");
+}
+
+fn said(log: &Path) -> String {
+    let log: PathBuf = log.to_owned();
+    std::fs::read_to_string(log).unwrap_or_default()
+}
