@@ -109,7 +109,7 @@ fn gangs_on_pilots_take_turns_and_end_as_undisturbed_ones() {
 fn gangs_with_a_slurm_job_for_every_lease_end_as_undisturbed_ones() {
     let folder = tempfile::tempdir().unwrap();
     let Some(slurm) = Slurm::start(&folder.path().join("slurm"), 3, 4).unwrap() else { return };
-    let coordinator = coordinator(folder.path(), &slurm, "mode = 'job'");
+    let mut coordinator = coordinator(folder.path(), &slurm, "mode = 'job'");
     let shared = folder.path().join("shared");
     let jobs = WORKERS
         .map(|workers| (submit(&coordinator, &training(&shared, workers), workers), workers));
@@ -131,6 +131,9 @@ fn gangs_with_a_slurm_job_for_every_lease_end_as_undisturbed_ones() {
     assert_eq!(listed.iter().filter(carries).count(), 2, "{pools}");
     let name = its[0].split(' ').next().unwrap();
     slurm.run("scancel", &[&format!("--name={name}")]).unwrap();
+    // Leases and their Slurm jobs outlive the coordinator.
+    coordinator.kill().unwrap();
+    coordinator.start_again().unwrap();
 
     let ended = jobs.map(|job| check(&coordinator, job, &folder.path().join("hand")));
     ended.iter().for_each(check_turns);

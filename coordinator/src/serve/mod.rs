@@ -191,9 +191,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     let server = tokio::spawn(serve(listener, Arc::clone(&shared), secured, stopped.clone()));
     let web = beside(&options, web, &shared, &stopped);
     let agent = embedded_agent(&options, &shared, stopped.clone())?;
-    if !options.slurm.is_empty() || !pilots.all.is_empty() || had_places {
-        launch(&options, &shared, (pilots, passes.0), stopped.clone())?;
-    }
+    launch(&options, &shared, (pilots, passes.0, had_places), stopped.clone())?;
     snapshots::start(handle.clone(), stopped);
     address.write(&options.state_dir, options.is_default)?;
     Ok(Running {
@@ -285,9 +283,12 @@ fn embedded_agent(
 fn launch(
     options: &Options,
     shared: &Arc<Shared>,
-    (pilots, passes): (Pilots, watch::Sender<Arc<Vec<Pass>>>),
+    (pilots, passes, had_places): (Pilots, watch::Sender<Arc<Vec<Pass>>>, bool),
     stop: watch::Receiver<bool>,
 ) -> Result<(), FileError> {
+    if options.slurm.is_empty() && pilots.all.is_empty() && !had_places {
+        return Ok(());
+    }
     if options.listen.ip().is_loopback() {
         tracing::warn!("Slurm's nodes reach this coordinator only where they are this machine");
     }

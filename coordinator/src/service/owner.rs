@@ -92,7 +92,7 @@ pub struct Owner {
     pub carriers: BTreeMap<String, Carrier>,
     /// Pools of machines that a batch system lends, as it was seen last.
     pub pools: Vec<shockwave_proto::v1::PoolInfo>,
-    place_bell: watch::Sender<u64>,
+    pub(super) place_bell: watch::Sender<u64>,
     clock: Clock,
     writer: Box<dyn Log>,
     durable: u64,

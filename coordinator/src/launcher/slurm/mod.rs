@@ -20,6 +20,7 @@ mod places;
 pub mod queue;
 mod script;
 pub mod settings;
+mod share;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -38,38 +38,6 @@ fn the_documented_pools_are_right() {
 }
 
 #[test]
-fn a_lease_gets_its_part_of_a_node() {
-    let pool = pool("mode = 'job'\nmemory = '10G'\ncpus_per_node = 30").unwrap();
-    pool.check().unwrap();
-    assert_eq!((pool.memory_for(1).unwrap().as_str(), pool.cpus_for(1)), ("2560M", 8));
-    assert_eq!((pool.memory_for(4).unwrap().as_str(), pool.cpus_for(4)), ("10G", 30));
-    assert_eq!(Pool { memory: "7K".into(), ..pool }.memory_for(2).unwrap(), "4K");
-}
-
-#[test]
-fn what_makes_no_sense_in_a_mode_is_named() {
-    let check = |more: &str, field: &str| {
-        let error = pool(more).unwrap().check().unwrap_err();
-        assert_eq!(error.field, field);
-        assert!(error.expected.contains("mode = \""), "{error}");
-    };
-    check("accounts = { ada = 'ml' }", "accounts");
-    for (more, field) in [
-        ("nodes_min = 1", "nodes_min"),
-        ("backlog = 2", "backlog"),
-        ("idle_s = 5", "idle_s"),
-        ("gres = 'gpu:4'", "gres"),
-        ("devices = 'gpu'", "devices"),
-        ("devices = 'cpu:2'", "devices"),
-        ("memory = 'all'", "memory"),
-    ] {
-        check(&format!("mode = 'job'\n{more}"), field);
-    }
-    pool("mode = 'job'\ndevices = 'cpu:4'\naccounts = { ada = 'ml' }").unwrap().check().unwrap();
-    assert!(pool("mode = 'jobs'").unwrap_err().to_string().contains("pilot"));
-}
-
-#[test]
 fn types_and_words_of_ones_own() {
     assert_eq!(pool("gres_type = 'a100'").unwrap().gres_for(2), "gpu:a100:2");
     assert_eq!(pool("gres = 'gpu:h100:8,shard:2'").unwrap().gres_for(2), "gpu:h100:8,shard:2");
