@@ -27,6 +27,7 @@ fn lay(folder: &Path, sql: &str) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let path = folder.join("shockwave.db");
     let database = rusqlite::Connection::open(&path).unwrap();
+    database.pragma_update(None, "journal_mode", "wal").unwrap();
     database.execute_batch(sql).unwrap();
     path
 }
@@ -53,7 +54,7 @@ fn check_jobs(jobs: &[JobInfo]) {
     let expected = [
         (1, "first".to_owned(), JobState::Finished),
         (2, "second".to_owned(), JobState::Cancelled),
-        (3, "third".to_owned(), JobState::Queued),
+        (3, "third".to_owned(), JobState::Held),
     ];
     assert_eq!(seen, expected);
     assert!(request(&jobs[2]).held);
@@ -121,7 +122,7 @@ fn a_store_of_a_later_layout_is_refused_and_left_alone() {
     let before = std::fs::read(&path).unwrap();
     let said = refused(folder.path());
     assert!(said.contains("version 2") && said.contains("newer program again"), "{said}");
-    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert!(std::fs::read(&path).unwrap() == before, "it was changed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,12 +52,12 @@ fn until(coordinator: &Coordinator, id: u64, what: &str, wanted: impl Fn(&Value)
 fn a_program_of_a_terminal_takes_turns_and_ends_with_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(&folder.path().join("serve"), SERVE).unwrap();
-    let other = training(&folder.path().join("submitted"), 4);
+    let other = training(&folder.path().join("submitted"), 16);
     std::fs::create_dir_all(other.checkpoints()).unwrap();
     let submitted = coordinator.submit("submitted", &other.command()).unwrap();
     until(&coordinator, submitted, "the slot is taken", |job| job["state"] == "running");
 
-    let by_hand = training(&folder.path().join("by-hand"), 4);
+    let by_hand = training(&folder.path().join("by-hand"), 16);
     let mut process = attach(&coordinator, &by_hand, "wait");
     let status = process.wait().unwrap();
     let said = process.output();
@@ -72,7 +72,7 @@ fn a_program_of_a_terminal_takes_turns_and_ends_with_the_same_bytes() {
     let ended = coordinator.ended(submitted, PATIENCE).unwrap();
     assert_eq!(ended["state"], "finished", "{ended}");
 
-    let alone = training(&folder.path().join("alone"), 4);
+    let alone = training(&folder.path().join("alone"), 16);
     alone.finish().unwrap();
     for file in ["model.safetensors", "training.safetensors"] {
         let expected = newest_checkpoint_file(&alone.checkpoints(), file).unwrap();

@@ -124,11 +124,13 @@ fn gangs_with_a_slurm_job_for_every_lease_end_as_undisturbed_ones() {
     let mark = format!(" shockwave job={gang} lease=");
     let its: Vec<&str> = told.lines().filter(|line| line.contains(&mark)).collect();
     assert_eq!(its.len(), 2, "a Slurm job for each of its two parts: {told}");
-    let pools = coordinator.json(&["cluster"]).unwrap()["cluster"]["pools"].clone();
-    let listed = pools[0]["jobs"].as_array().unwrap();
     let carries =
         |it: &&Value| it["job"] == gang && it["joined"] == true && it["state"] == "RUNNING";
-    assert_eq!(listed.iter().filter(carries).count(), 2, "{pools}");
+    // Slurm's word on their state comes with the next look at its queue.
+    wait_for(&coordinator, "both are listed as running", || {
+        let pools = coordinator.json(&["cluster"]).unwrap()["cluster"]["pools"].clone();
+        pools[0]["jobs"].as_array().unwrap().iter().filter(carries).count() == 2
+    });
     let name = its[0].split(' ').next().unwrap();
     slurm.run("scancel", &[&format!("--name={name}")]).unwrap();
     // Leases and their Slurm jobs outlive the coordinator.
