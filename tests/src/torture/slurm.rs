@@ -141,7 +141,7 @@ impl Site {
         let training = job::training(&folder.join("job"), EPOCHS);
         std::fs::create_dir_all(training.checkpoints())?;
         // A run that failed may have left its pilot; this one must not be taken for ours.
-        self.slurm.run("scancel", &["--me", "--full"])?;
+        self.slurm.run("scancel", &["--me"])?;
         self.slurm
             .wait_for("nothing runs", |slurm| slurm.jobs().is_ok_and(|jobs| jobs.is_empty()))?;
         let state = self.folder.path().join("slurm/state");
