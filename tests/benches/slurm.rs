@@ -211,7 +211,7 @@ impl Site {
             let training = training(&self.folder.path().join(name))?;
             jobs.push((self.coordinator.submit(name, &training.command())?, training));
         }
-        let mut parts: [Vec<f64>; 3] = Default::default();
+        let mut parts: [Vec<f64>; 2] = Default::default();
         until("one of them runs", || jobs.iter().any(|it| !job::processes(&it.1).is_empty()))?;
         for _ in 0..runs {
             let from = usize::from(job::processes(&jobs[0].1).is_empty());
@@ -224,28 +224,17 @@ impl Site {
             let stepped_s = until("the next trains", || steps(new) > before)?;
             parts[0].push(there_s - gone_s);
             parts[1].push(stepped_s - there_s);
-            parts[2].push(stepped_s - gone_s - by_hand_s);
         }
         for (id, training) in &jobs {
             self.cancel(*id, training)?;
         }
-        let [between, start, beyond] = parts;
+        let [between, start] = parts;
         let goal = (mode == "pilots").then_some(1000.0);
-        row(
-            &format!("{mode}: hand-over, old process gone to new process there"),
-            between,
-            None,
-            "",
-        );
+        let what = format!("{mode}: hand-over, old process gone to new process there");
+        row(&what, between, goal, "all that is neither checkpoint nor process start");
         let against = format!("process by hand {:.0} ms; resumes a checkpoint", by_hand_s * 1e3);
-        row(
-            &format!("{mode}: hand-over, new process there to its first step"),
-            start,
-            None,
-            &against,
-        );
-        let what = format!("{mode}: hand-over beyond checkpoint and process start");
-        row(&what, beyond, goal, "old process gone to first step, less a process by hand");
+        let what = format!("{mode}: hand-over, new process there to its first step");
+        row(&what, start, None, &against);
         Ok(())
     }
 }

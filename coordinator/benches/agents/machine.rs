@@ -15,10 +15,12 @@ use shockwave_proto::v1::{
 use shockwave_proto::{AUTHORIZATION, PROTOCOL_VERSION, env};
 use tokio::task::AbortHandle;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 /// Devices of a machine.
 pub const DEVICES: u32 = 8;
+/// Waits of agents between calls that do not get through: the first, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// How long a lease lasts, seconds.
 pub const TTL_S: f64 = 60.0;
 
@@ -33,6 +35,8 @@ pub struct Notes {
     pub starts: Vec<Instant>,
     /// When renewals were sent, and their durations, ms.
     pub renewals: Vec<(Instant, f64)>,
+    /// Calls of agents that had to be made again: the connection broke.
+    pub again: u64,
     /// Calls that were refused, by what was said.
     pub refusals: BTreeMap<String, u64>,
 }
@@ -121,7 +125,10 @@ impl Machine {
             ..JoinRequest::default()
         };
         let began = Instant::now();
-        self.agent.join(with_token(&self.token, request)?).await?;
+        let mut pause = PAUSE.0;
+        while let Err(status) = self.agent.join(with_token(&self.token, request.clone())?).await {
+            pause = self.wait(status, pause).await?;
+        }
         note(&self.notes, |notes| notes.joins_ms.push(began.elapsed().as_secs_f64() * 1e3));
         let mut generation = 0;
         loop {
@@ -133,12 +140,29 @@ impl Machine {
                 wait_ms: 10_000,
                 ..SyncRequest::default()
             };
-            let reply = self.agent.sync(with_token(&self.token, request)?).await?.into_inner();
+            let reply = match self.agent.sync(with_token(&self.token, request)?).await {
+                Ok(reply) => reply.into_inner(),
+                Err(status) => {
+                    pause = self.wait(status, pause).await?;
+                    continue;
+                }
+            };
+            pause = PAUSE.0;
             generation = reply.generation;
             if self.take(reply.assignments) {
                 generation = 0;
             }
         }
+    }
+
+    /// Waits before a call that did not get through is made again; for longer the next time.
+    async fn wait(&self, status: Status, pause: Duration) -> Result<Duration, Status> {
+        if !matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal) {
+            return Err(status);
+        }
+        note(&self.notes, |notes| notes.again += 1);
+        tokio::time::sleep(pause).await;
+        Ok((pause * 2).min(PAUSE.1))
     }
 
     /// Does as told; whether there is something to say.

@@ -24,6 +24,8 @@ use machine::{DEVICES, Machine, Shared, TTL_S, connection, declaration, with_tok
 
 const ROUND_S: f64 = 30.0;
 const LEAD_S: f64 = 2.5;
+/// Jobs for each machine: twice what it can carry at once.
+const JOBS: usize = 5;
 /// Machines that fall silent in the end, of a hundred.
 const SILENT_PERCENT: usize = 10;
 
@@ -157,10 +159,14 @@ async fn measure(agents: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
     let name = |what: &str| format!("{agents} agents of {DEVICES}: {what}");
     row(&name("all have joined, at once"), all_s, "s", None, "");
     row(&name("join, p99"), quantile(&mut joins_ms, 0.99), "ms", None, "all at once");
-    submit(&client, &serve.token, 3 * agents).await?;
+    submit(&client, &serve.token, JOBS * agents).await?;
     boundaries(&mut client, &serve, &notes, (agents, rounds)).await?;
     losses(&mut client, &serve, &notes, &machines).await?;
-    let refusals = notes.lock().unwrap_or_else(PoisonError::into_inner).refusals.clone();
+    let (refusals, again) = {
+        let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+        (notes.refusals.clone(), notes.again)
+    };
+    row(&name("calls of agents made again"), again as f64, "", None, "all connect at once");
     let count: u64 = refusals.values().sum();
     row(&name("calls refused"), count as f64, "", None, &format!("{refusals:?}"));
     row(&name("memory of the coordinator, most"), serve.cost().1, "MiB", None, "");
@@ -175,7 +181,8 @@ async fn boundaries(
     (agents, rounds): (usize, usize),
 ) -> Result<(), Box<dyn Error>> {
     let name = |what: &str| format!("{agents} agents of {DEVICES}: {what}");
-    let (mut lasts_ms, mut firsts_ms, mut told) = (Vec::new(), Vec::new(), 0);
+    let (mut lasts_ms, mut firsts_ms, mut begun_ms) = (Vec::new(), Vec::new(), Vec::new());
+    let mut told = 0;
     let (cost_s, began) = (serve.cost().0, Instant::now());
     for round in 0..=rounds {
         let plan = client.plan(with_token(&serve.token, PlanRequest {})?).await?.into_inner();
@@ -184,21 +191,25 @@ async fn boundaries(
         let fixed = boundary - Duration::from_secs_f64(LEAD_S);
         // Those that were asked to go at the boundary's fixing, a little earlier for clocks that tick.
         let from = fixed - Duration::from_millis(50);
-        let stops = notes.lock().unwrap_or_else(PoisonError::into_inner).stops.clone();
-        let stops: Vec<f64> = stops
-            .into_iter()
-            .filter(|at| (from..boundary).contains(at))
-            .map(|at| at.saturating_duration_since(fixed).as_secs_f64() * 1e3)
-            .collect();
+        let within = |times: &[Instant], end: Instant| -> Vec<f64> {
+            let times = times.iter().filter(|at| (from..end).contains(*at));
+            times.map(|at| at.saturating_duration_since(fixed).as_secs_f64() * 1e3).collect()
+        };
+        let (stops, starts) = {
+            let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = boundary + Duration::from_secs(3);
+            (within(&notes.stops, boundary), within(&notes.starts, end))
+        };
         // The first round only starts what there is.
         if round > 0 && !stops.is_empty() {
             told += stops.len();
             lasts_ms.push(stops.iter().copied().fold(0.0, f64::max));
             firsts_ms.push(stops.iter().copied().fold(f64::INFINITY, f64::min));
+            begun_ms.push(starts.iter().copied().fold(0.0, f64::max));
         }
     }
     let share = (serve.cost().0 - cost_s) / began.elapsed().as_secs_f64();
-    let jobs = 3 * agents;
+    let jobs = JOBS * agents;
     let against = format!("{told} directives in {} rounds, {jobs} jobs", lasts_ms.len());
     let last = quantile(&mut lasts_ms, 0.5);
     row(
@@ -212,6 +223,9 @@ async fn boundaries(
     row(&name("the same, worst round"), worst, "ms", None, "");
     let first = quantile(&mut firsts_ms, 0.5);
     row(&name("the same, first directive"), first, "ms", None, "planning was done before");
+    let begun = quantile(&mut begun_ms, 0.5);
+    let what = name("the same, last lease of those that follow at its machine");
+    row(&what, begun, "ms", None, "programs that end at once when asked");
     let mut renewals: Vec<f64> = {
         let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.renewals.iter().map(|(_, took_ms)| *took_ms).collect()

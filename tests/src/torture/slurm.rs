@@ -140,6 +140,10 @@ impl Site {
         let folder = self.folder.path().join(format!("run{seed}"));
         let training = job::training(&folder.join("job"), EPOCHS);
         std::fs::create_dir_all(training.checkpoints())?;
+        // A run that failed may have left its pilot; this one must not be taken for ours.
+        self.slurm.run("scancel", &["--me"])?;
+        self.slurm
+            .wait_for("nothing runs", |slurm| slurm.jobs().is_ok_and(|jobs| jobs.is_empty()))?;
         let state = self.folder.path().join("slurm/state");
         let old = folder.join("old-state");
         copy_folder(&state, &old)?;
