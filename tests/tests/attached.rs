@@ -11,7 +11,7 @@ use shockwave_tests::training::{Process, Training, newest_checkpoint_file};
 
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A policy that hands the slot round.
-const SERVE: &str = "--devices cpu:1 --round-s 8 --ttl-s 240 --grace-s 60 --min-run-s 2 \
+const SERVE: &str = "--devices cpu:1 --round-s 8 --ttl-s 600 --grace-s 300 --min-run-s 2 \
                      --policy gandiva-fair";
 
 fn training(folder: &Path, epochs: u32) -> Training {
