@@ -187,12 +187,7 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     });
     let server = tokio::spawn(serve(listener, Arc::clone(&shared), secured, stopped.clone()));
     let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
-    if let Some(listener) = web {
-        tokio::spawn(crate::web::serve(listener, Arc::clone(&shared), stopped.clone()));
-    }
-    if let Some(webhook) = options.webhook.clone() {
-        tokio::spawn(crate::webhook::run(webhook, Arc::clone(&shared), stopped.clone()));
-    }
+    tell_others(&options, &shared, web, &stopped);
     let agent = embedded_agent(&options, &shared, stopped.clone())?;
     launch(&options, &shared, (pilots, passes.0), stopped.clone())?;
     snapshots::start(handle.clone(), stopped);
@@ -209,6 +204,21 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         agent,
         _store: store,
     })
+}
+
+/// Starts what tells of the state: the web page, and the notices.
+fn tell_others(
+    options: &Options,
+    shared: &Arc<Shared>,
+    web: Option<TcpListener>,
+    stopped: &watch::Receiver<bool>,
+) {
+    if let Some(listener) = web {
+        tokio::spawn(crate::web::serve(listener, Arc::clone(shared), stopped.clone()));
+    }
+    if let Some(webhook) = options.webhook.clone() {
+        tokio::spawn(crate::webhook::run(webhook, Arc::clone(shared), stopped.clone()));
+    }
 }
 
 fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {

@@ -1,7 +1,7 @@
 //! The engine's actions, written into the book: machines and workers are told from there.
 
-use shockwave_core::engine::{Action, Outcome};
-use shockwave_core::types::{LeaseGrant, Placement};
+use shockwave_core::engine::{Action, EndSummary, Outcome};
+use shockwave_core::types::{JobId, LeaseGrant, Placement};
 use shockwave_proto::v1;
 use shockwave_proto::v1::directive::Kind;
 
@@ -48,24 +48,7 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
             }
         }
         Action::JobEnded { job, outcome, summary } => {
-            effects.jobs.insert(job.0);
-            if let Some(job) = state.book.jobs.get_mut(&job.0) {
-                if matches!(outcome, Outcome::Finished { .. }) {
-                    let (held, all) = job.curve.held(stamp.unix_s);
-                    state.book.forecasts_held.0 += held;
-                    state.book.forecasts_held.1 += all;
-                }
-                job.preemptions = summary.preemptions;
-                job.note = end_note(&outcome);
-                let event = match &outcome {
-                    Outcome::Finished { .. } => "finished",
-                    Outcome::Cancelled { .. } => "cancelled",
-                    _ => "failed",
-                };
-                job.end = Some(End { outcome, unix_s: stamp.unix_s, summary: *summary });
-                let id = job.id;
-                state.notify(stamp, id, event);
-            }
+            end(state, stamp, job, outcome, *summary, effects);
         }
         Action::JobRetried { job, why, failures, failures_max, .. } => {
             effects.jobs.insert(job.0);
@@ -88,6 +71,32 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
         }
         Action::Refused { reason, .. } => effects.refusal = Some(reason),
     }
+}
+
+fn end(
+    state: &mut State,
+    stamp: Stamp,
+    id: JobId,
+    outcome: Outcome,
+    summary: EndSummary,
+    effects: &mut Effects,
+) {
+    effects.jobs.insert(id.0);
+    let Some(job) = state.book.jobs.get_mut(&id.0) else { return };
+    let event = match &outcome {
+        Outcome::Finished { .. } => "finished",
+        Outcome::Cancelled { .. } => "cancelled",
+        _ => "failed",
+    };
+    if matches!(outcome, Outcome::Finished { .. }) {
+        let (held, all) = job.curve.held(stamp.unix_s);
+        state.book.forecasts_held.0 += held;
+        state.book.forecasts_held.1 += all;
+    }
+    job.preemptions = summary.preemptions;
+    job.note = end_note(&outcome);
+    job.end = Some(End { outcome, unix_s: stamp.unix_s, summary });
+    state.notify(stamp, id.0, event);
 }
 
 fn start(state: &mut State, stamp: Stamp, grant: LeaseGrant, effects: &mut Effects) {
