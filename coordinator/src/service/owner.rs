@@ -81,6 +81,9 @@ pub struct Owner {
     /// Machines that keep devices for a gang that spans several, with the rendezvous port of each;
     /// by job and lease epoch. Agents say it again after a restart.
     pub reserved: BTreeMap<(u64, u64), BTreeMap<String, u32>>,
+    /// Leases by machine, as far as they are known: ten thousand of them are not looked through for
+    /// every exchange of an agent.
+    pub(super) here: BTreeMap<String, Vec<(u64, u64)>>,
     clock: Clock,
     writer: Box<dyn Log>,
     durable: u64,
@@ -156,6 +159,7 @@ impl Owner {
             generations: BTreeMap::new(),
             dismissed: BTreeSet::new(),
             reserved: BTreeMap::new(),
+            here: BTreeMap::new(),
             clock,
             writer: log,
             trouble: None,
@@ -290,6 +294,7 @@ impl Owner {
             }
         }
         for node in &effects.nodes {
+            self.here.remove(node);
             *self.generations.entry(node.clone()).or_insert(0) += 1;
             self.node_bell.ring(node);
         }

@@ -73,6 +73,7 @@ impl Owner {
     pub fn forget_node(&mut self, node: &str) {
         self.heard.remove(node);
         self.generations.remove(node);
+        self.here.remove(node);
         self.dismissed.remove(node);
     }
 }
