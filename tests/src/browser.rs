@@ -133,12 +133,17 @@ impl Browser {
         Ok(())
     }
 
-    /// The whole page as a PNG picture.
+    /// The page as a PNG picture, down to `height` pixels at most.
     ///
     /// # Errors
     /// The browser refuses.
-    pub fn screenshot(&self) -> Result<Vec<u8>> {
-        let wanted = json!({ "format": "png", "captureBeyondViewport": true });
+    pub fn screenshot(&self, height: u32) -> Result<Vec<u8>> {
+        let size = self.run(
+            "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]",
+        )?;
+        let tall = size[1].as_u64().context("no height")?.min(u64::from(height));
+        let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": tall, "scale": 1 });
+        let wanted = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
         let picture = self.devtools("Page.captureScreenshot", &wanted)?;
         base64(picture["data"].as_str().context("no picture")?).context("not base64")
     }

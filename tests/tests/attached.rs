@@ -11,7 +11,7 @@ use shockwave_tests::training::{Process, Training, newest_checkpoint_file};
 
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A policy that hands the slot round.
-const SERVE: &str = "--devices cpu:1 --round-s 8 --ttl-s 240 --grace-s 60 --min-run-s 2 \
+const SERVE: &str = "--devices cpu:1 --round-s 4 --ttl-s 600 --grace-s 300 --min-run-s 1 \
                      --policy gandiva-fair";
 
 fn training(folder: &Path, epochs: u32) -> Training {
@@ -52,12 +52,13 @@ fn until(coordinator: &Coordinator, id: u64, what: &str, wanted: impl Fn(&Value)
 fn a_program_of_a_terminal_takes_turns_and_ends_with_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(&folder.path().join("serve"), SERVE).unwrap();
-    let other = training(&folder.path().join("submitted"), 16);
+    // Long enough for turns on a fast machine; the other one outlasts it on a slow one.
+    let other = training(&folder.path().join("submitted"), 5000);
     std::fs::create_dir_all(other.checkpoints()).unwrap();
     let submitted = coordinator.submit("submitted", &other.command()).unwrap();
     until(&coordinator, submitted, "the slot is taken", |job| job["state"] == "running");
 
-    let by_hand = training(&folder.path().join("by-hand"), 16);
+    let by_hand = training(&folder.path().join("by-hand"), 24);
     let mut process = attach(&coordinator, &by_hand, "wait");
     let status = process.wait().unwrap();
     let said = process.output();
@@ -69,10 +70,11 @@ fn a_program_of_a_terminal_takes_turns_and_ends_with_the_same_bytes() {
     assert!(job["preemptions"].as_u64().unwrap() >= 1, "it gave its device back: {job}\n{said}");
     let turns = said.matches("job 2 has device 0").count() as u64;
     assert_eq!(turns, job["leases"].as_u64().unwrap(), "one turn a lease: {said}");
-    let ended = coordinator.ended(submitted, PATIENCE).unwrap();
-    assert_eq!(ended["state"], "finished", "{ended}");
+    let other = coordinator.job(submitted).unwrap();
+    assert!(other["preemptions"].as_u64().unwrap() >= 1, "the other gave its back too: {other}");
+    assert!(coordinator.command(&["cancel", "1"]).unwrap().status.success());
 
-    let alone = training(&folder.path().join("alone"), 16);
+    let alone = training(&folder.path().join("alone"), 24);
     alone.finish().unwrap();
     for file in ["model.safetensors", "training.safetensors"] {
         let expected = newest_checkpoint_file(&alone.checkpoints(), file).unwrap();

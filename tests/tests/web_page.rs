@@ -74,7 +74,7 @@ fn the_page_in_a_browser() {
             let wide = browser.run("return document.documentElement.scrollWidth").unwrap();
             assert!(wide.as_u64().unwrap() <= u64::from(width), "{name} at {width} is {wide} wide");
             browser.run(&without_paths(folder.parent().unwrap(), scratch.path())).unwrap();
-            let picture = browser.screenshot().unwrap();
+            let picture = browser.screenshot(if width < 600 { 1600 } else { 1300 }).unwrap();
             std::fs::write(folder.join(format!("{name}-{width}.png")), picture).unwrap();
             assert_eq!(browser.complaints().unwrap(), Vec::<String>::new(), "{name} at {width}");
             check_accessible(&browser, name);
@@ -195,5 +195,5 @@ fn check_keyboard_and_dark(browser: &Browser, at: &impl Fn(&str) -> String, fold
     let light = browser.run(back).unwrap();
     browser.prefer("dark").unwrap();
     assert_ne!(browser.run(back).unwrap(), light);
-    std::fs::write(folder.join("overview-dark.png"), browser.screenshot().unwrap()).unwrap();
+    std::fs::write(folder.join("overview-dark.png"), browser.screenshot(1300).unwrap()).unwrap();
 }

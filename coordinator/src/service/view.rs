@@ -154,12 +154,14 @@ fn reason(owner: &Owner, job: &Job, standing: Option<Standing>) -> String {
             if !asked.is_empty() && !kinds(owner).contains_key(asked) {
                 return format!("asks for devices of kind {asked}, of which the cluster has none");
             }
-            format!("asks for {wanted} devices{kind} together, the cluster can give {gpus} at most")
+            let devices = if wanted == 1 { "device" } else { "devices" };
+            format!("asks for {wanted} {devices}{kind} together, the cluster can give {gpus} at most")
         }
         Standing::Queued { user_cap: true, .. } => "its user's cap on devices is reached".into(),
         Standing::Queued { ahead: 0, .. } => "waits for devices; first in line".into(),
         Standing::Queued { ahead, gpus_ahead, .. } => {
-            format!("waits for devices behind {ahead} jobs that ask for {gpus_ahead}")
+            let jobs = if ahead == 1 { "job that asks" } else { "jobs that ask" };
+            format!("waits for devices behind {ahead} {jobs} for {gpus_ahead}")
         }
         Standing::Starting { .. } => "waits for its devices to be given back".into(),
         Standing::Running { .. } => job.note.clone(),

@@ -51,7 +51,7 @@ function chart(title, unit, points, { step = false, band = [], end = null, x = v
   points = points.filter(point => point[1] != null && isFinite(point[1]));
   const head = node("h3", {}, title);
   if (!points.length) return node("div", {}, head, node("p", { class: "soft" }, "Nothing has been reported."));
-  const width = narrow() ? room() : Math.floor((room() - 24) / 2), height = 150, left = 58, bottom = 18, top = 6;
+  const width = narrow() ? room() : Math.floor((room() - 24) / 2), height = 150, left = 74, bottom = 18, top = 6;
   const xs = points.map(point => point[0]).concat(band.map(point => point[0]));
   const ys = points.map(point => point[1]).concat(band.flatMap(point => [point[1], point[2]]), end == null ? [] : [end]);
   let [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
@@ -70,7 +70,7 @@ function chart(title, unit, points, { step = false, band = [], end = null, x = v
     points.length === 1 ? node("circle", { cx: px(first[0]), cy: py(first[1]), r: 3, fill: "var(--accent)" }) : null,
     end == null ? null : node("line", { x1: left, x2: width, y1: py(end), y2: py(end), stroke: "var(--bad)", "stroke-dasharray": "5 3" }),
     node("text", { class: "soft", x: left, y: height - 4 }, x(x0)), node("text", { class: "soft", x: width - 4, y: height - 4, "text-anchor": "end" }, `${x(x1)} ${xName}`));
-  return node("div", {}, head, drawing, node("p", { class: "soft" }, `now ${y(last[1])} ${unit}`));
+  return node("div", {}, head, drawing, node("p", { class: "soft" }, `last: ${y(last[1])} ${unit}`));
 }
 // Devices for what is planned: a job keeps those that it has; others get what is free.
 function lanesOf(state, lanes) {
@@ -91,6 +91,22 @@ function lanesOf(state, lanes) {
     return { round, now };
   });
 }
+// Rounds of one job on one device that follow each other, with the same batch size, as one stretch.
+function plannedOf(rounds) {
+  const stretches = [], open = new Map();
+  rounds.forEach(({ round, now: placed }, place) => {
+    for (const job of round.jobs) for (const row of placed.get(job.id) || []) {
+      const known = open.get(row);
+      if (known && known.job === job.id && known.batch === job.batch && known.last === place - 1) {
+        known.last = place; known.rounds[1] = round.round;
+      } else {
+        const stretch = { row, job: job.id, batch: job.batch, first: place, last: place, rounds: [round.round, round.round] };
+        open.set(row, stretch); stretches.push(stretch);
+      }
+    }
+  });
+  return stretches;
+}
 function timeline(state) {
   const lanes = state.nodes.flatMap(machine => machine.devices.map(device => ({ machine: machine.name, index: device.index, job: device.job, state: machine.state })));
   if (!lanes.length) return section("Timeline", node("p", { class: "soft" }, "No machine has joined."));
@@ -107,19 +123,22 @@ function timeline(state) {
       node("line", { x1: left, x2: width, y1: y + lane - 1, y2: y + lane - 1, stroke: "var(--line)" }));
     for (const stint of state.stints) if (stint.node === machine && stint.slots.includes(index)) drawing.append(...held(stint, y, { x, left, now, lane }));
   });
-  let begin = now + state.round_left_s;
-  for (const { round, now: placed } of lanesOf(state, lanes)) {
-    const from = x(begin), to = Math.min(x(begin + state.round_s), width);
-    if (from >= width - 2) break;
-    for (const job of round.jobs) for (const row of placed.get(job.id) || []) {
-      const wide = to - from > 26, batch = to - from > 70 && job.batch ? ` · ${job.batch}` : "";
-      drawing.append(node("g", {}, node("title", {}, `job ${job.id}, planned for round ${round.round}${job.batch ? `, expected batch ${job.batch}` : ""}`),
-        node("rect", { x: from + 1.5, y: top + row * lane + 4, width: Math.max(to - from - 3, 1), height: lane - 9, rx: 3, fill: "none", stroke: colour(job.id), "stroke-width": 1.5, "stroke-dasharray": "4 2" }),
-        wide ? node("text", { x: from + 6, y: top + row * lane + 18 }, job.id + batch) : null));
-    }
-    if (round.price != null && to - from > 38) drawing.append(node("text", { class: "soft", x: (from + to) / 2, y: top + lanes.length * lane + 14, "text-anchor": "middle" }, short(round.price)));
-    begin += state.round_s;
+  const until = place => Math.min(x(now + state.round_left_s + place * state.round_s), width);
+  for (const { row, job, batch, first, last, rounds } of plannedOf(lanesOf(state, lanes))) {
+    const from = until(first), to = until(last + 1);
+    if (from >= width - 2) continue;
+    const said = first === last ? `round ${rounds[0]}` : `rounds ${rounds[0]} to ${rounds[1]}`, with_batch = to - from > 70 && batch ? ` · ${batch}` : "";
+    drawing.append(node("g", {}, node("title", {}, `job ${job}, planned for ${said}${batch ? `, expected batch ${batch}` : ""}`),
+      node("rect", { x: from + 1.5, y: top + row * lane + 4, width: Math.max(to - from - 3, 1), height: lane - 9, rx: 3, fill: "none", stroke: colour(job), "stroke-width": 1.5, "stroke-dasharray": "4 2" }),
+      to - from > 9 * String(job).length + 8 ? node("text", { x: from + 6, y: top + row * lane + 18 }, job + with_batch) : null));
   }
+  // A price stands once for all rounds that have it.
+  const prices = state.rounds.slice(1).map(round => round.price == null ? null : short(round.price));
+  prices.forEach((price, place) => {
+    if (price == null || place && prices[place - 1] === price) return;
+    const others = prices.findIndex((other, later) => later > place && other !== price), from = until(place), to = until(others < 0 ? prices.length : others);
+    if (to - from > 38) drawing.append(node("text", { class: "soft", x: (from + to) / 2, y: top + lanes.length * lane + 14, "text-anchor": "middle" }, price));
+  });
   drawing.append(node("line", { x1: x(now), x2: x(now), y1: top - 4, y2: height - 38, stroke: "var(--ink)", "stroke-width": 1.5 }),
     node("text", { x: Math.min(Math.max(x(now), left + 14), width - 14), y: 11, "text-anchor": "middle" }, "now"),
     node("text", { class: "soft", x: left, y: height - 8 }, duration(past) + " ago"), node("text", { class: "soft", x: width - 2, y: height - 8, "text-anchor": "end" }, "in " + duration(ahead)));

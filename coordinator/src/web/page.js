@@ -18,12 +18,12 @@ function eta(job, longest) {
   const part = seconds => (100 * Math.min(1, seconds / longest)).toFixed(1);
   const { low_s, mean_s, high_s } = job.eta, text = `${duration(mean_s)} (${duration(low_s)} to ${duration(high_s)})`;
   if (!longest) return text;
-  return node("span", {}, node("span", { class: "bar", "aria-hidden": "true" }, node("i", { class: "range", style: `left:${part(low_s)}%;width:${part(high_s - low_s)}%` }), node("i", { class: "mark", style: `left:${part(mean_s)}%` })), text);
+  return node("span", {}, node("span", { class: "bar", "aria-hidden": "true" }, node("i", { class: "range", style: `left:${part(low_s)}%;width:${part(high_s - low_s)}%` }), node("i", { class: "mark", style: `left:${part(mean_s)}%` })), node("span", {}, `${duration(mean_s)} `), node("span", { class: "whole soft" }, `(${duration(low_s)} to ${duration(high_s)})`));
 }
 function progress(job) {
   if (!job.epochs) return "–";
   const percent = Math.min(100, 100 * job.epochs_done / job.epochs);
-  return node("span", { title: `${job.epochs_done.toFixed(2)} of ${job.epochs} epochs` }, node("span", { class: "bar", "aria-hidden": "true" }, node("i", { style: `left:0;width:${percent.toFixed(1)}%` })), `${fixed(job.epochs_done, 1)} of ${job.epochs}`);
+  return node("span", { title: `${job.epochs_done.toFixed(2)} of ${job.epochs} epochs` }, node("span", { class: "bar", "aria-hidden": "true" }, node("i", { style: `left:0;width:${percent.toFixed(1)}%` })), node("span", { class: "whole" }, `${fixed(job.epochs_done, 1)} of ${job.epochs}`));
 }
 const order = ["running", "yielding", "starting", "queued", "held"];
 // Active jobs first, then the ended ones, the newest first.
@@ -68,7 +68,7 @@ function events(view) {
 function jobPage(view, state) {
   const job = view.job, ended = job.ended_unix_s, curve = view.curve, from = job.submitted_unix_s;
   const facts = [["State", job.state + (job.reason ? ": " + job.reason : "")], ["User", `${job.user}, weight ${job.weight}`], ["Command", job.command.join(" ")], ["Devices", job.devices.join(", ") || "none of " + job.gpus + " now"], ["Policy", job.policy || "plain command"],
-    ["Epochs", progress(job)], ["Ends in", eta(job)], ["rho", rho(job, state)], ["Leases", `${job.leases}, preempted ${job.preemptions} times`], ["Service", duration(job.attained_s)],
+    ["Epochs", progress(job)], ["Ends in", eta(job)], ["rho", rho(job, state)], ["Leases", `${job.leases}, preempted ${job.preemptions === 1 ? "once" : job.preemptions + " times"}`], ["Service", duration(job.attained_s)],
     ["Metrics", Object.entries(job.metrics).map(([name, value]) => `${name} ${short(value)}`).join(", ") || "–"], ["Checkpoint", job.checkpoint ? `step ${job.checkpoint.step} in ${job.checkpoint.uri}` : "none yet"]];
   const since = unix_s => unix_s - from, series = field => curve.map(point => [point.epochs, point[field]]);
   const forecasts = view.forecasts.map(it => [since(it.unix_s), since(it.expected_unix_s)]);

@@ -25,11 +25,12 @@ pub(super) struct Track {
     serving_since_s: Option<f64>,
     /// Epoch time that the predictor expects in the current regime, before one is measured.
     guess_s: Option<f64>,
-    /// Since when, seconds, and from which epochs on the pace is taken: the first position that is
-    /// reported, for the first steps are slow.
+    /// Time, seconds, and epochs of the last position that was reported in this stretch of service;
+    /// the pace is taken from the first one on, for the first steps are slow.
     pace_from: Option<(f64, f64)>,
-    /// Epoch time by the pace so far, before a whole epoch is measured in the current regime, seconds.
-    paced_s: Option<f64>,
+    /// Training time, seconds, and epochs between such reports in the current regime, over all
+    /// leases: a short one that stalls changes little.
+    paced: (f64, f64),
 }
 
 impl Track {
@@ -86,9 +87,9 @@ impl Track {
         if !self.reported.regimes.is_empty() {
             self.move_to(epochs_done.max(self.reported.epochs_done()));
             self.anchor_s = self.anchor_s.map(|_| at_s);
-            let (since_s, from) = *self.pace_from.get_or_insert((at_s, epochs_done));
-            if epochs_done > from + SAME_EPOCH && at_s > since_s {
-                self.paced_s = Some((at_s - since_s) / (epochs_done - from));
+            if let Some((since_s, from)) = self.pace_from.replace((at_s, epochs_done)) {
+                self.paced.0 += (at_s - since_s).max(0.0);
+                self.paced.1 += (epochs_done - from).max(0.0);
             }
         }
     }
@@ -106,7 +107,13 @@ impl Track {
     /// Epoch time of the current regime: measured, by the pace so far, or else expected; seconds.
     pub(super) fn epoch_s(&self) -> Option<f64> {
         let measured = self.reported.regimes.last().and_then(|regime| regime.epoch_s);
-        measured.or(self.paced_s).or(self.guess_s)
+        measured.or(self.paced_s()).or(self.guess_s)
+    }
+
+    /// Epoch time by the pace so far, before a whole epoch is measured, seconds.
+    fn paced_s(&self) -> Option<f64> {
+        let (time_s, epochs) = self.paced;
+        (epochs > SAME_EPOCH && time_s > 0.0).then(|| time_s / epochs)
     }
 
     /// Epoch time of the first regime, seconds.
@@ -126,7 +133,7 @@ impl Track {
         let mut progress = self.reported.clone();
         progress.attained_s = self.attained_s(now_s);
         if let Some(last) = progress.regimes.last_mut() {
-            last.epoch_s = last.epoch_s.or(self.paced_s);
+            last.epoch_s = last.epoch_s.or(self.paced_s());
         }
         let done = progress.epochs_done();
         if let (Some(anchor), Some(epoch_s)) = (self.anchor_s, self.epoch_s()) {
@@ -149,7 +156,7 @@ impl Track {
     fn forget_pace(&mut self) {
         self.measured = 0;
         self.guess_s = None;
-        self.paced_s = None;
+        self.paced = (0.0, 0.0);
     }
 
     /// Makes a regime of this batch size the current one.
@@ -177,7 +184,7 @@ impl Track {
             regimes.pop();
             self.measured = u32::from(regimes.last().is_some_and(|last| last.epoch_s.is_some()));
             self.guess_s = None;
-            self.paced_s = None;
+            self.paced = (0.0, 0.0);
         }
         let before: f64 = regimes.iter().rev().skip(1).map(|regime| regime.epochs).sum();
         if let Some(last) = regimes.last_mut() {
@@ -232,6 +239,12 @@ mod tests {
         track.position(204.0, 0.6);
         track.position(208.0, 0.7);
         assert!((track.epoch_s().unwrap() - 40.0).abs() < 1e-9, "the pause does not count");
+        track.stop(209.0, 0.7);
+        track.start(300.0, 0.7, 32);
+        track.position(301.0, 0.7);
+        track.position(307.0, 0.71);
+        let epoch_s = track.epoch_s().unwrap();
+        assert!((46.0..60.0).contains(&epoch_s), "a stall of 6 s is no epoch of 600 s: {epoch_s}");
         track.epoch_done(220.0, 1.0, 32, 36.0);
         assert_eq!(track.epoch_s(), Some(36.0), "a measured epoch is better");
         track.regime(220.0, 1.0, 64);

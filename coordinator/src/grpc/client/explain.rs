@@ -62,7 +62,7 @@ fn sentence(owner: &Owner, job: &Job, it: &Explanation, reason: &str) -> String 
     match &it.standing {
         Standing::Running { planned, yields_s, .. } => {
             let share = match it.rho_hat {
-                Some(rho) if rho > 1.0 => "it is behind its fair share",
+                Some(rho) if rho > 1.005 => "it is behind its fair share",
                 Some(_) => "it is within its fair share",
                 None => "nothing is known yet of its length",
             };
@@ -107,11 +107,18 @@ fn remedy(owner: &Owner, job: &Job, it: &Explanation) -> String {
         Standing::Queued { user_cap: true, .. } => {
             "the end of another of its user's jobs, or a larger cap".into()
         }
-        Standing::Queued { gpus_ahead, .. } => format!(
-            "a larger weight (now {}), {} fewer devices asked for ahead of it, or time: its fair \
-             share grows with every round of {round_s} s that it waits",
-            job.request.weight, gpus_ahead
-        ),
+        Standing::Queued { gpus_ahead, .. } => {
+            let ahead = match gpus_ahead {
+                0 => String::new(),
+                1 => ", one device less asked for ahead of it".to_owned(),
+                more => format!(", up to {more} devices less asked for ahead of it"),
+            };
+            format!(
+                "a larger weight (now {}){ahead}, or time: its fair share grows with every round \
+                 of {round_s} s that it waits",
+                job.request.weight
+            )
+        }
         Standing::Starting { .. } | Standing::Running { .. } | Standing::Yielding { .. } => {
             String::new()
         }
@@ -136,6 +143,12 @@ fn too_large(owner: &Owner, job: &Job) -> String {
                 known.join(" or ")
             ),
         };
+    }
+    let nodes = &owner.state.book.nodes;
+    let drained: Vec<&str> =
+        nodes.iter().filter(|(_, node)| node.drained).map(|(name, _)| name.as_str()).collect();
+    if let Some(first) = drained.first() {
+        return format!("`shockwave resume {first}`: it is drained and gives no device to new jobs");
     }
     let bytes = job.request.device_memory_bytes;
     let largest = engine
