@@ -155,7 +155,9 @@ fn reason(owner: &Owner, job: &Job, standing: Option<Standing>) -> String {
                 return format!("asks for devices of kind {asked}, of which the cluster has none");
             }
             let devices = if wanted == 1 { "device" } else { "devices" };
-            format!("asks for {wanted} {devices}{kind} together, the cluster can give {gpus} at most")
+            format!(
+                "asks for {wanted} {devices}{kind} together, the cluster can give {gpus} at most"
+            )
         }
         Standing::Queued { user_cap: true, .. } => "its user's cap on devices is reached".into(),
         Standing::Queued { ahead: 0, .. } => "waits for devices; first in line".into(),

@@ -148,7 +148,9 @@ fn too_large(owner: &Owner, job: &Job) -> String {
     let drained: Vec<&str> =
         nodes.iter().filter(|(_, node)| node.drained).map(|(name, _)| name.as_str()).collect();
     if let Some(first) = drained.first() {
-        return format!("`shockwave resume {first}`: it is drained and gives no device to new jobs");
+        return format!(
+            "`shockwave resume {first}`: it is drained and gives no device to new jobs"
+        );
     }
     let bytes = job.request.device_memory_bytes;
     let largest = engine
