@@ -106,8 +106,11 @@ impl Watch<'_> {
         if now >= stop.kill_mono_ms {
             self.sweep();
         } else if now >= stop.term_mono_ms && !self.term_sent {
-            self.term_sent = true;
-            let _ = signal(self.pid, libc::SIGTERM);
+            // Not while it executes itself without the lease: that image has no handler yet.
+            if process::carries(self.pid, env::NONCE, &self.order.nonce) == Some(true) {
+                self.term_sent = true;
+                let _ = signal(self.pid, libc::SIGTERM);
+            }
         }
     }
 
