@@ -106,8 +106,7 @@ impl Watch<'_> {
         if now >= stop.kill_mono_ms {
             self.sweep();
         } else if now >= stop.term_mono_ms && !self.term_sent {
-            // Looked at once more, right before: told by the coordinator itself it may have given
-            // the lease back meanwhile, and would be ended while it waits for its next one.
+            // Not while it executes itself without the lease: that image has no handler yet.
             if process::carries(self.pid, env::NONCE, &self.order.nonce) == Some(true) {
                 self.term_sent = true;
                 let _ = signal(self.pid, libc::SIGTERM);

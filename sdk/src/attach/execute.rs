@@ -53,6 +53,9 @@ pub(super) fn with_lease(settings: &Settings, leased: Leased) -> io::Error {
 
 /// Executes the program without its lease. Returns only when that fails.
 pub(super) fn without_lease() -> io::Error {
+    // An order to end that is still under way is for the lease, not for the image that waits.
+    // SAFETY: an ignored signal runs no code.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
     let mut command = again();
     for name in OF_A_LEASE {
         command.env_remove(name);
@@ -71,6 +74,12 @@ fn own_folder(leased: &Leased) -> String {
     let digest = Sha256::digest(token);
     let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{hex}", leased.job)
+}
+
+/// Ends on SIGTERM again, once the image that waits has begun.
+pub(super) fn hear_orders() {
+    // SAFETY: the default action runs no code of ours.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
 }
 
 fn again() -> Command {

@@ -37,6 +37,9 @@ pub fn attach() -> Result<(), Error> {
         // The lease is here: an agent has started the program, or it has executed itself.
         return Ok(());
     }
+    if is_attached() {
+        execute::hear_orders();
+    }
     let Some(settings) = Settings::from_variables(set).map_err(Error::Coordinator)? else {
         return Ok(());
     };
