@@ -218,6 +218,12 @@ fn what_goes_wrong_is_said_with_what_to_do() {
     assert_eq!((code, error.contains("cpu:COUNT")), (2, true), "{error}");
     let (code, error) = user.fail(&["serve", "--listen", "0.0.0.0:0", "--devices", "cpu:1"]);
     assert_eq!((code, error.contains("TLS")), (2, true), "{error}");
+    let (code, error) = user.fail(&["serve", "--web", "0.0.0.0:0", "--devices", "cpu:1"]);
+    assert_eq!((code, error.contains("--web 0.0.0.0:0 can be reached")), (2, true), "{error}");
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
+    let (code, error) = user.fail(&["serve", "--web", &taken, "--listen", "127.0.0.1:0"]);
+    assert_eq!((code, error.contains("another address with --web")), (1, true), "{error}");
     let (code, error) = user.fail(&["serve", "--policy", "magic", "--devices", "cpu:1"]);
     assert_eq!((code, error.contains("fifo")), (2, true), "{error}");
     let serve = user.serve();

@@ -192,17 +192,20 @@ async fn exchange(
     leases: &Leases,
 ) -> Result<(), Failure> {
     let (mut running, mut generation): (Vec<v1::WorkerStatus>, u64) = (Vec::new(), 0);
+    // Machines come at moments of their own.
+    let mut wait_ms = 100 * (number % 100);
     loop {
         let request = v1::SyncRequest {
             node: format!("node{number}"),
             instance: "1".into(),
             workers: running.clone(),
             generation,
-            wait_ms: 10_000,
+            wait_ms,
             ..v1::SyncRequest::default()
         };
         let reply = agent.sync(with_token(token, request)?).await?.into_inner();
         generation = reply.generation;
+        wait_ms = 10_000;
         running.clear();
         for it in reply.assignments {
             let lease = it.lease.unwrap_or_default();

@@ -76,9 +76,10 @@ async fn serve(args: &ServeArgs) -> Result<ExitCode, CliError> {
 
 fn failure(error: ServeError) -> CliError {
     match error {
-        ServeError::Configuration(_) | ServeError::PlainText { .. } | ServeError::Tls(_) => {
-            CliError::Usage(error.to_string())
-        }
+        ServeError::Configuration(_)
+        | ServeError::PlainText { .. }
+        | ServeError::OpenPage { .. }
+        | ServeError::Tls(_) => CliError::Usage(error.to_string()),
         error => CliError::Failed(error.to_string()),
     }
 }

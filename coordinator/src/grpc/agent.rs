@@ -199,21 +199,31 @@ async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status
         return Ok(SyncReply::default());
     }
     let deadline = tokio::time::Instant::now() + wait;
+    let mut is_due = false;
     loop {
         let (name, address, carries) = (node.clone(), shared.address.clone(), carries.clone());
-        let ask = move |owner: &mut Owner| match carries {
-            Some(carries) => Ok(carriers::sync_reply(owner, &name, &carries, &address)),
-            None => Ok(sync_reply(owner, &name, &address)),
+        let ask = move |owner: &mut Owner| {
+            let place = carries.as_ref().map_or(name.as_str(), |it| it.place.as_str());
+            let is_told = is_due || generation(owner, place) != seen;
+            Ok(is_told.then(|| match &carries {
+                Some(carries) => carriers::sync_reply(owner, &name, carries, &address),
+                None => sync_reply(owner, &name, &address),
+            }))
         };
-        let reply = shared.handle.ask(ask).await?;
-        if reply.generation != seen {
+        if let Some(reply) = shared.handle.ask(ask).await? {
             return Ok(reply);
         }
         tokio::select! {
-            changed = bell.changed() => if changed.is_err() { return Ok(reply) },
-            () = tokio::time::sleep_until(deadline) => return Ok(reply),
+            changed = bell.changed() => is_due = changed.is_err(),
+            () = tokio::time::sleep_until(deadline) => is_due = true,
         }
     }
+}
+
+/// Counts what a machine is to have; no number comes again after a restart.
+fn generation(owner: &Owner, node: &str) -> u64 {
+    let changes = owner.generations.get(node).copied().unwrap_or(0) + 1;
+    (owner.store.epoch << 40) + changes
 }
 
 /// A machine that is being taken away gets nothing new; one that is empty then is forgotten.
@@ -253,9 +263,7 @@ pub fn take_sync(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status>
 
 /// What a machine is to run now.
 pub fn sync_reply(owner: &mut Owner, node: &str, address: &str) -> SyncReply {
-    // No number comes again after a restart.
-    let changes = owner.generations.get(node).copied().unwrap_or(0) + 1;
-    let generation = (owner.store.epoch << 40) + changes;
+    let generation = generation(owner, node);
     if owner.state.book.nodes.contains_key(node) {
         owner.heard.insert(node.to_owned(), owner.now_s());
     }

@@ -156,5 +156,9 @@ pub(super) fn bind(listen: SocketAddr, state: &Path) -> Result<TcpListener, Serv
     {
         return Ok(listener);
     }
-    incoming::listen(listen).map_err(|source| ServeError::Listen { address: listen, source })
+    incoming::listen(listen).map_err(|source| ServeError::Listen {
+        address: listen,
+        option: "--listen",
+        source,
+    })
 }

@@ -86,10 +86,12 @@ pub enum ServeError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The address.
-    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
+    #[error("cannot listen on {address}: {source}; choose another address with {option}")]
     Listen {
         /// Which.
         address: SocketAddr,
+        /// The option that sets it.
+        option: &'static str,
         /// Why.
         source: std::io::Error,
     },
@@ -100,6 +102,15 @@ pub enum ServeError {
          certificate DIR`"
     )]
     PlainText {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The page beyond this machine.
+    #[error(
+        "--web {address} can be reached from other machines, and the page asks for no token; listen \
+         on 127.0.0.1, and let a proxy that knows its users reach it there"
+    )]
+    OpenPage {
         /// The address.
         address: SocketAddr,
     },
@@ -228,8 +239,11 @@ fn beside(
 }
 
 fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
-    let grpc = Some(options.listen).filter(|_| options.tls.is_none());
-    match grpc.into_iter().chain(options.web).find(|address| !address.ip().is_loopback()) {
+    let is_open = |address: &SocketAddr| !address.ip().is_loopback();
+    if let Some(address) = options.web.filter(is_open) {
+        return Err(ServeError::OpenPage { address });
+    }
+    match Some(options.listen).filter(|address| options.tls.is_none() && is_open(address)) {
         Some(address) => Err(ServeError::PlainText { address }),
         None => Ok(()),
     }
@@ -237,11 +251,11 @@ fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
 
 /// The coordinator's socket, its address, and the web page's socket.
 fn listen(options: &Options) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
-    let failed = |address| move |source| ServeError::Listen { address, source };
+    let failed = |option, address| move |source| ServeError::Listen { address, option, source };
     let listener = address::bind(options.listen, &options.state_dir)?;
-    let bound = listener.local_addr().map_err(failed(options.listen))?;
+    let bound = listener.local_addr().map_err(failed("--listen", options.listen))?;
     let web = match options.web {
-        Some(address) => Some(incoming::listen(address).map_err(failed(address))?),
+        Some(address) => Some(incoming::listen(address).map_err(failed("--web", address))?),
         None => None,
     };
     Ok((listener, bound, web))

@@ -93,6 +93,9 @@ pub struct Owner {
     /// Pools of machines that a batch system lends, as it was seen last.
     pub pools: Vec<shockwave_proto::v1::PoolInfo>,
     pub(super) place_bell: watch::Sender<u64>,
+    /// Leases by machine, as far as they are known: ten thousand of them are not looked through for
+    /// every exchange of an agent.
+    pub(super) here: BTreeMap<String, Vec<(u64, u64)>>,
     clock: Clock,
     writer: Box<dyn Log>,
     durable: u64,
@@ -173,6 +176,7 @@ impl Owner {
             carriers: BTreeMap::new(),
             pools: Vec::new(),
             place_bell: watch::channel(0).0,
+            here: BTreeMap::new(),
             clock,
             writer: log,
             trouble: None,

@@ -75,6 +75,7 @@ impl Owner {
         self.heard.remove(node);
         self.left.remove(node);
         self.generations.remove(node);
+        self.here.remove(node);
         self.dismissed.remove(node);
     }
 }

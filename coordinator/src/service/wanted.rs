@@ -12,9 +12,15 @@ use crate::grpc::auth::job_token;
 impl Owner {
     /// Everything that a machine is to run now.
     #[must_use]
-    pub fn assignments(&self, node: &str, address: &str) -> Vec<Assignment> {
-        let leases = self.state.book.leases.values();
-        let here = leases.filter(|lease| lease.holders().any(|holder| holder == node));
+    pub fn assignments(&mut self, node: &str, address: &str) -> Vec<Assignment> {
+        if !self.here.contains_key(node) {
+            let leases = self.state.book.leases.iter();
+            let held = leases.filter(|(_, lease)| lease.holders().any(|holder| holder == node));
+            let keys = held.map(|(key, _)| *key).collect();
+            self.here.insert(node.to_owned(), keys);
+        }
+        let keys = self.here.get(node).into_iter().flatten();
+        let here = keys.filter_map(|key| self.state.book.leases.get(key));
         here.filter_map(|lease| {
             let job = self.state.book.jobs.get(&lease.job)?;
             let parts = &lease.placement.parts;

@@ -111,23 +111,21 @@ impl Raw {
     }
 
     async fn read(&mut self) -> Option<Frame> {
-        loop {
-            let mut head = [0; 9];
-            self.stream.read_exact(&mut head).await.ok()?;
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-            let mut payload = vec![0; length];
-            self.stream.read_exact(&mut payload).await.ok()?;
-            let frame = Frame { kind: head[3], flags: head[4], stream, payload };
-            let is_question = frame.flags & ACK == 0;
-            if frame.kind == PING && is_question && self.answers_pings {
-                self.send(PING, ACK, 0, &frame.payload).await.ok()?;
-            }
-            if frame.kind == SETTINGS && is_question {
-                self.send(SETTINGS, ACK, 0, &[]).await.ok()?;
-            }
-            return Some(frame);
+        let mut head = [0; 9];
+        self.stream.read_exact(&mut head).await.ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let mut payload = vec![0; length];
+        self.stream.read_exact(&mut payload).await.ok()?;
+        let frame = Frame { kind: head[3], flags: head[4], stream, payload };
+        let is_question = frame.flags & ACK == 0;
+        if frame.kind == PING && is_question && self.answers_pings {
+            self.send(PING, ACK, 0, &frame.payload).await.ok()?;
         }
+        if frame.kind == SETTINGS && is_question {
+            self.send(SETTINGS, ACK, 0, &[]).await.ok()?;
+        }
+        Some(frame)
     }
 
     /// The next frame of one of these kinds; none when the connection is closed before, or nothing

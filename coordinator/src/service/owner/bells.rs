@@ -20,6 +20,7 @@ impl Owner {
             }
         }
         for node in &effects.nodes {
+            self.here.remove(node);
             *self.generations.entry(node.clone()).or_insert(0) += 1;
             self.node_bell.ring(node);
         }
