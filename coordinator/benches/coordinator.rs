@@ -1,7 +1,14 @@
-//! The coordinator's own work: durable events, the boundary of a round, a start on a long log.
+//! The coordinator's own work: durable events, the boundary of a round, a start on a long log, ten
+//! thousand connected jobs, a device that changes hands.
 //!
 //! Prints one JSON object per result row; everything else goes to stderr. `--events N`: length of
-//! the log that is started on (default 1,000,000).
+//! the log that is started on (default 1,000,000). `--jobs N` (10,000) that are connected for
+//! `--seconds N` (150: a round and a quarter). `--turns-s N` (90): time in which two jobs take turns.
+//! `--only NAME,..`: some of events, boundary, agents, restart, connected, handover.
+
+mod connected;
+mod handover;
+mod served;
 
 use std::error::Error;
 use std::path::Path;
@@ -23,17 +30,34 @@ const RUNS: usize = 5;
 const SINCE_SNAPSHOT: u64 = 20_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let events = option("--events").unwrap_or(1_000_000);
-    durable_events()?;
-    boundary()?;
-    agents()?;
-    restart(events)?;
+    let number =
+        |name, default| text_option(name).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let only = text_option("--only");
+    let wanted =
+        |name: &str| only.as_ref().is_none_or(|only| only.split(',').any(|wanted| wanted == name));
+    if wanted("events") {
+        durable_events()?;
+    }
+    if wanted("boundary") {
+        boundary()?;
+    }
+    if wanted("agents") {
+        agents()?;
+    }
+    if wanted("restart") {
+        restart(number("--events", 1_000_000))?;
+    }
+    if wanted("connected") {
+        connected_jobs(number("--jobs", 10_000), number("--seconds", 150))?;
+    }
+    if wanted("handover") {
+        hand_over_device(Duration::from_secs(number("--turns-s", 90)))?;
+    }
     Ok(())
 }
 
-fn option(name: &str) -> Option<u64> {
-    let mut arguments = std::env::args().skip_while(|argument| argument != name).skip(1);
-    arguments.next()?.parse().ok()
+fn text_option(name: &str) -> Option<String> {
+    std::env::args().skip_while(|argument| argument != name).nth(1)
 }
 
 fn row(name: &str, value: f64, unit: &str, goal: Option<(f64, bool)>, against: &str) {
@@ -306,5 +330,69 @@ fn fill(folder: &Path, events: u64) -> Result<(), Box<dyn Error>> {
         put(number, &renewed)?;
     }
     wait_for(&writer, events);
+    Ok(())
+}
+
+/// Jobs that are connected at once, each renewing and reporting; the coordinator has one core.
+fn connected_jobs(jobs: u64, seconds: u64) -> Result<(), Box<dyn Error>> {
+    let it = connected::measure(jobs, seconds)?;
+    let times = &it.renewals_ms;
+    let (Some(longest), Some(middle)) = (times.last(), times.get(times.len() / 2)) else {
+        return Err("nothing was renewed".into());
+    };
+    let p99 = times[times.len() * 99 / 100];
+    let against = format!(
+        "{} renewals and {} reports in {:.0} s; median {middle:.1} ms, longest {longest:.0} ms; \
+         {:.0} % of the core",
+        times.len(),
+        it.reports,
+        it.seconds,
+        100.0 * it.core_share
+    );
+    let name = format!("{jobs} jobs connected at once on one core: p99 of a renewal");
+    row(&name, p99, "ms", Some((50.0, p99 <= 50.0)), &against);
+    let memory = it.memory_per_job_kib;
+    let name = format!("{jobs} jobs connected at once: memory of the coordinator for each");
+    row(&name, memory, "KiB", Some((100.0, memory <= 100.0)), "a connection and a stream each");
+    Ok(())
+}
+
+/// Round of the paper, seconds.
+const ROUND_S: f64 = 120.0;
+
+/// A device that goes from one job of the SDK to another, in parts, and what the paper calls
+/// overhead: checkpoint and restart as a share of a round.
+fn hand_over_device(time: Duration) -> Result<(), Box<dyn Error>> {
+    let Some(program) = handover::training() else {
+        eprintln!("resnet_cifar is not built (cargo build --workspace --bins): rows left out");
+        return Ok(());
+    };
+    let small = "--depth 8 --width 6 --epochs 100000 --batch 16 --train-samples 1024 \
+                 --test-samples 32 --threads 1";
+    let large = "--depth 18 --epochs 100000 --batch 4 --train-samples 256 --test-samples 8 \
+                 --threads 1";
+    for (model, options) in [("ResNet-8", small), ("ResNet-18", large)] {
+        let found = handover::measure(&program, options, time)?;
+        if found.is_empty() {
+            return Err(format!("{model}: no device changed hands").into());
+        }
+        let of = |part: fn(&handover::HandOver) -> f64| median(found.iter().map(part).collect());
+        let parts = format!(
+            "{} hand-overs; step going on {:.3}, checkpoint {:.3}, process gone {:.3}, next \
+             started {:.3}, its start to the first step {:.3} s",
+            found.len(),
+            of(|it| it.step_s),
+            of(|it| it.checkpoint_s),
+            of(|it| it.exit_s),
+            of(|it| it.next_s),
+            of(|it| it.start_s)
+        );
+        let beyond = of(handover::HandOver::beyond_s);
+        let name = format!("hand-over of a device, {model}: beyond checkpoint and process start");
+        row(&name, beyond, "s", Some((1.0, beyond <= 1.0)), &parts);
+        let share = 100.0 * of(handover::HandOver::standstill_s) / ROUND_S;
+        let name = format!("checkpoint and restart as a share of a 120 s round, {model}");
+        row(&name, share, "%", Some((3.0, share <= 3.0)), "the paper's overhead");
+    }
     Ok(())
 }

@@ -10,6 +10,7 @@ pub mod figures;
 pub mod files;
 pub mod grpc;
 pub mod history;
+mod incoming;
 pub mod launcher;
 pub mod reproduce;
 pub mod runner;

@@ -179,6 +179,34 @@ fn a_job_is_held_released_weighed_and_cancelled() {
     assert_eq!((code, error.contains("has ended")), (1, true), "{error}");
 }
 
+/// A job that cannot start would take a round, and a healthy job's devices, to find that out.
+#[test]
+fn what_cannot_start_is_not_handed_in() {
+    let user = User::new();
+    let _serve = user.serve();
+    std::fs::write(user.path("data.txt"), "no program").unwrap();
+    let cases = [
+        (vec!["--", "no-such-program"], "there is no program `no-such-program` in PATH"),
+        (vec!["--", "./gone"], "/./gone` is not there"),
+        (vec!["--", "/nowhere/train", "--epochs", "3"], "`/nowhere/train` is not there"),
+        (vec!["--", "./data.txt"], "/./data.txt` is no program that can be run"),
+        (vec!["--workdir", "/nowhere", "--", "true"], "there is no folder /nowhere"),
+        (vec!["--env", "PATH=/nowhere", "--", "true"], "there is no program `true` in PATH"),
+    ];
+    for (arguments, expected) in cases {
+        let (code, error) = user.fail(&[&["submit"], arguments.as_slice()].concat());
+        assert_eq!((code, error.contains(expected)), (2, true), "{arguments:?}: {error}");
+        assert!(error.contains("--unchecked"), "{error}");
+    }
+    assert_eq!(user.json(&["jobs", "--all"])["jobs"].as_array().unwrap().len(), 0);
+    user.ok(&["submit", "--unchecked", "--", "/nowhere/train"]);
+    assert_eq!(user.run(&["wait", "1"]).status.code(), Some(1));
+    let told = user.ok(&["explain", "1"]);
+    assert!(told.contains("cannot start `/nowhere/train`"), "{told}");
+    // Its log, to which that points, says so too.
+    assert!(user.ok(&["logs", "1"]).contains("cannot start `/nowhere/train`"));
+}
+
 #[test]
 fn what_goes_wrong_is_said_with_what_to_do() {
     let user = User::new();
@@ -190,6 +218,12 @@ fn what_goes_wrong_is_said_with_what_to_do() {
     assert_eq!((code, error.contains("cpu:COUNT")), (2, true), "{error}");
     let (code, error) = user.fail(&["serve", "--listen", "0.0.0.0:0", "--devices", "cpu:1"]);
     assert_eq!((code, error.contains("TLS")), (2, true), "{error}");
+    let (code, error) = user.fail(&["serve", "--web", "0.0.0.0:0", "--devices", "cpu:1"]);
+    assert_eq!((code, error.contains("--web 0.0.0.0:0 can be reached")), (2, true), "{error}");
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
+    let (code, error) = user.fail(&["serve", "--web", &taken, "--listen", "127.0.0.1:0"]);
+    assert_eq!((code, error.contains("another address with --web")), (1, true), "{error}");
     let (code, error) = user.fail(&["serve", "--policy", "magic", "--devices", "cpu:1"]);
     assert_eq!((code, error.contains("fifo")), (2, true), "{error}");
     let serve = user.serve();

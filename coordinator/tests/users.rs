@@ -149,7 +149,7 @@ fn what_new_users_stumbled_over() {
     assert!(eta.contains("not known yet"), "{eta}");
     user.ok(&["submit", "--", "sleep", "99"]);
     let explained = user.ok(&["explain", "4"]);
-    assert!(explained.contains("before it: jobs 3"), "{explained}");
+    assert!(explained.contains("jobs before it: 3"), "{explained}");
     assert!(explained.contains("budget 1.00"), "{explained}");
     let jobs = user.ok(&["jobs"]);
     assert!(jobs.contains("not known yet"), "{jobs}");

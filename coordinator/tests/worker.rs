@@ -176,7 +176,7 @@ async fn strangers_and_stale_leases_are_refused() {
     let coordinator = Coordinator::start(&folder.path().join("state"), 1).await;
     let mut worker = Worker::start(&coordinator, folder.path(), "exit 75").await;
     let far = worker.declare(PROTOCOL_VERSION + 2).await.unwrap_err();
-    assert_eq!(far.code(), Code::FailedPrecondition);
+    assert_eq!(far.code(), Code::Unimplemented);
     assert!(far.message().contains("protocol version"), "{far}");
     worker.declare(PROTOCOL_VERSION).await.unwrap();
     worker.report(&[(1, started()), (2, checkpoint(10))]).await.unwrap();

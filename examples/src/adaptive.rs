@@ -77,9 +77,14 @@ struct Both<T: Args> {
     adaptive: AdaptiveOptions,
 }
 
-/// Reads the command line of a program whose loop the SDK wraps; `T` are the options of its plain twin.
+/// Waits for a lease where the environment asks for it, and reads the command line of a program whose loop the SDK wraps;
+/// `T` are the options of its plain twin.
 #[must_use]
 pub fn parse<T: Args + CommandFactory>() -> (T, AdaptiveOptions) {
+    if let Err(error) = shockwave_sdk::attach() {
+        eprintln!("Error: {error}");
+        std::process::exit(1);
+    }
     let about = T::command().get_about().cloned().unwrap_or_default();
     let command = Both::<T>::command().about(about);
     let both = Both::<T>::from_arg_matches(&command.get_matches());

@@ -57,7 +57,7 @@ fn accordion(mut policy: Accordion, norms: &[f64], drops: &[usize]) -> Vec<u64> 
 #[test]
 fn accordion_moves_between_two_sizes_with_guards_and_drops() {
     let quiet = [1.0; 12];
-    let plain = || Accordion::new(8, 64).window(2);
+    let plain = || Accordion::new(8, 64).window(2).across_changes(true);
     let large_from = |sizes: Vec<u64>| -> Vec<usize> {
         sizes.iter().enumerate().filter(|(_, b)| **b == 64).map(|(e, _)| e + 1).collect()
     };
@@ -77,6 +77,21 @@ fn accordion_moves_between_two_sizes_with_guards_and_drops() {
     // Norms that move by half or more are critical: down again after the check at epoch 6.
     let moving = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.3, 0.3, 0.3, 0.3];
     assert_eq!(large_from(accordion(plain(), &moving, &[])), [3, 4, 5, 6, 9, 10, 11, 12]);
+}
+
+#[test]
+fn accordion_compares_norms_of_one_batch_size_only() {
+    let sizes = |policy: Accordion, norms: &[f64], drops: &[usize]| accordion(policy, norms, drops);
+    let own = || Accordion::new(8, 64).window(2);
+    // Large from epoch 3 on; there the norm triples and stays: published, a critical regime; here, another scale.
+    let tripled = [1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0];
+    assert_eq!(sizes(own(), &tripled, &[]), [8, 8, 64, 64, 64, 64, 64, 64, 64]);
+    assert_eq!(sizes(own().across_changes(true), &tripled, &[])[4], 8);
+    // The norm of the first check at the large batch is what the next one is compared with.
+    let moving = [1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+    assert_eq!(sizes(own(), &moving, &[]), [8, 8, 64, 64, 64, 64, 8, 8, 8, 8, 64]);
+    // A drop makes it small at once, and it stays so until two checks have seen the small batch.
+    assert_eq!(sizes(own(), &[1.0; 11], &[5]), [8, 8, 64, 64, 64, 8, 8, 8, 64, 64, 64]);
 }
 
 #[test]

@@ -36,11 +36,24 @@ impl Coordinator {
     /// # Errors
     /// As [`Self::start`].
     pub fn start_with(folder: &Path, arguments: &str, variables: &[(&str, &str)]) -> Result<Self> {
+        Self::start_at(folder, "127.0.0.1:0", arguments, variables)
+    }
+
+    /// As [`Self::start_with`], on an address of the caller's.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_at(
+        folder: &Path,
+        listen: &str,
+        arguments: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let variables: Vec<(String, String)> = variables.collect();
-        let (child, url, web) = serve(folder, &arguments, "127.0.0.1:0", &variables)?;
+        let (child, url, web) = serve(folder, &arguments, listen, &variables)?;
         Ok(Self { child, url, web, folder: folder.to_owned(), arguments, variables })
     }
 

@@ -6,6 +6,7 @@
 pub mod browser;
 pub mod coordinator;
 pub mod fuzz;
+pub mod netns;
 pub mod programs;
 pub mod samples;
 pub mod slurm;

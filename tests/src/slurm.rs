@@ -2,6 +2,7 @@
 //! systemd and cgroups. Its programs are Debian's (`slurm-wlm` and `munge`).
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rand::RngCore;
+
+use crate::netns::Namespaces;
 
 /// Devices that nodes can have: Slurm wants each to be a file of a device.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"];
@@ -24,6 +27,7 @@ pub struct Slurm {
     munge: Option<Child>,
     controller: Option<Child>,
     nodes: Vec<Option<Child>>,
+    apart: Option<Namespaces>,
 }
 
 /// What is missing, if anything is.
@@ -46,6 +50,27 @@ impl Slurm {
     /// # Errors
     /// It does not come up.
     pub fn start(folder: &Path, nodes: usize, gpus: usize) -> Result<Option<Self>> {
+        Self::start_in(folder, nodes, gpus, None)
+    }
+
+    /// As [`Self::start`], with each node in a network namespace of its own; `None` as well where
+    /// those are not permitted.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub fn start_apart(folder: &Path, nodes: usize, gpus: usize) -> Result<Option<Self>> {
+        match Namespaces::make(nodes)? {
+            Some(apart) => Self::start_in(folder, nodes, gpus, Some(apart)),
+            None => Ok(None),
+        }
+    }
+
+    fn start_in(
+        folder: &Path,
+        nodes: usize,
+        gpus: usize,
+        apart: Option<Namespaces>,
+    ) -> Result<Option<Self>> {
         if let Some(what) = missing() {
             eprintln!("skipped: {what}");
             return Ok(None);
@@ -60,9 +85,14 @@ impl Slurm {
         rand::rng().fill_bytes(&mut key);
         fs::write(folder.join("munge/key"), key)?;
         fs::set_permissions(folder.join("munge/key"), fs::Permissions::from_mode(0o400))?;
-        write_configuration(folder, nodes, gpus)?;
-        let mut slurm =
-            Self { folder: folder.to_owned(), munge: None, controller: None, nodes: Vec::new() };
+        write_configuration(folder, nodes, gpus, apart.as_ref())?;
+        let mut slurm = Self {
+            folder: folder.to_owned(),
+            munge: None,
+            controller: None,
+            nodes: Vec::new(),
+            apart,
+        };
         slurm.munge = Some(slurm.start_munge()?);
         slurm.start_controller()?;
         slurm.nodes = (0..nodes).map(|_| None).collect();
@@ -74,6 +104,12 @@ impl Slurm {
             states.is_ok_and(|text| text.lines().filter(|line| *line == "idle").count() == nodes)
         })?;
         Ok(Some(slurm))
+    }
+
+    /// The network namespaces of its nodes, where they have some.
+    #[must_use]
+    pub fn apart(&self) -> Option<&Namespaces> {
+        self.apart.as_ref()
     }
 
     /// Value of `SLURM_CONF` for whoever uses it.
@@ -139,7 +175,12 @@ impl Slurm {
     /// # Errors
     /// The program cannot be started.
     pub fn start_node(&mut self, node: usize) -> Result<()> {
-        let child = Command::new(Path::new(SBIN).join("slurmd"))
+        let daemon = Path::new(SBIN).join("slurmd");
+        let mut command = match &self.apart {
+            Some(apart) => apart.command(node, &daemon),
+            None => Command::new(daemon),
+        };
+        let child = command
             .args(["-D", "-N", &format!("n{}", node + 1), "-f"])
             .arg(self.configuration())
             .stdin(Stdio::null())
@@ -242,7 +283,12 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
     sockets.iter().map(|socket| Ok(socket.local_addr()?.port())).collect()
 }
 
-fn write_configuration(folder: &Path, nodes: usize, gpus: usize) -> Result<()> {
+fn write_configuration(
+    folder: &Path,
+    nodes: usize,
+    gpus: usize,
+    apart: Option<&Namespaces>,
+) -> Result<()> {
     let host = fs::read_to_string("/proc/sys/kernel/hostname")?;
     let host = host.trim().split('.').next().unwrap_or("localhost").to_owned();
     // SAFETY: plain system call without arguments.
@@ -256,11 +302,17 @@ fn write_configuration(folder: &Path, nodes: usize, gpus: usize) -> Result<()> {
     let account = account.unwrap_or_else(|| user.to_string());
     let ports = free_ports(nodes + 1)?;
     let at = folder.display();
+    let head = apart.map_or(Ipv4Addr::LOCALHOST, Namespaces::host);
+    // Otherwise the daemons listen where the host's name leads, which is this machine's loopback.
+    let bind = match apart {
+        Some(_) => "",
+        None => "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n",
+    };
     let mut text = format!(
-        "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\nSlurmUser={account}\n\
+        "ClusterName=test\nSlurmctldHost={host}({head})\nSlurmctldPort={}\nSlurmUser={account}\n\
          SlurmdUser={account}\nAuthType=auth/munge\nCredType=cred/munge\n\
          AuthInfo=socket={at}/munge/sock,cred_expire=5\n\
-         CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\nStateSaveLocation={at}/state\n\
+         {bind}StateSaveLocation={at}/state\n\
          SlurmdSpoolDir={at}/spool.%n\nSlurmctldPidFile={at}/slurmctld.pid\n\
          SlurmdPidFile={at}/slurmd.%n.pid\nSlurmdLogFile={at}/log/slurmd.%n\n\
          ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
@@ -275,8 +327,9 @@ fn write_configuration(folder: &Path, nodes: usize, gpus: usize) -> Result<()> {
     let mut gres = String::new();
     for (node, port) in ports.iter().enumerate().skip(1).take(nodes) {
         fs::create_dir_all(folder.join(format!("spool.n{node}")))?;
+        let address = apart.map_or(Ipv4Addr::LOCALHOST, |apart| apart.address(node - 1));
         text.push_str(&format!(
-            "NodeName=n{node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 \
+            "NodeName=n{node} NodeHostname={host} NodeAddr={address} Port={port} CPUs=8 \
              RealMemory=8000 Gres=gpu:{gpus} State=UNKNOWN\n"
         ));
         for device in DEVICES.iter().take(gpus) {

@@ -29,7 +29,11 @@ fn jobs_and_commands_that_do_not_exist() {
     check(&coordinator, &["submit"], 2, &["COMMAND"]);
     check(&coordinator, &["submit", "--workdir", "/nowhere", "--", "true"], 2, &["/nowhere"]);
 
-    let id = coordinator.submit("absent", &["/nowhere/program".to_owned()]).unwrap();
+    check(&coordinator, &["submit", "--", "/nowhere/program"], 2, &["/nowhere/program"]);
+
+    // On the machine that runs it, where it was not looked for before.
+    let submit = ["submit", "--unchecked", "--", "/nowhere/program"];
+    let id = coordinator.json(&submit).unwrap()["job"]["id"].as_u64().unwrap();
     let job = coordinator.ended(id, Duration::from_secs(60)).unwrap();
     assert_eq!(job["state"], "failed");
     let reason = job["reason"].as_str().unwrap();

@@ -11,7 +11,7 @@ use shockwave_tests::slurm::Slurm;
 use shockwave_tests::training::Training;
 
 /// Long enough that every job is preempted on a fast machine too.
-const EPOCHS: u64 = 15;
+const EPOCHS: u64 = 24;
 const SAMPLES: u64 = 768;
 const WORKERS: [usize; 3] = [1, 2, 4];
 
@@ -29,7 +29,8 @@ fn coordinator(folder: &Path, slurm: &Slurm, pool: &str) -> Coordinator {
     let text = format!(
         "devices = 'none'\nround_s = 6\nttl_s = 40\nlead_s = 2\nplan_budget_s = 1\nmin_run_s = 1\n\
          grace_s = 20\npolicy = 'gandiva-fair'\njobs = '{}'\n[[slurm]]\nname = 'low'\n\
-         partition = 'low'\nnodes_max = 2\nidle_s = 4\nwarning_s = 12\n{pool}\n",
+         partition = 'low'\nnodes_max = 2\nwarning_s = 12\ndevices = 'cpu:2'\n\
+         devices_per_node = 2\n{pool}\n",
         folder.join("jobs").display()
     );
     std::fs::write(&config, text).unwrap();
@@ -67,12 +68,18 @@ fn check(coordinator: &Coordinator, (id, workers): (u64, usize), hand: &Path) ->
     job
 }
 
+/// It took turns, and nobody is blamed for that.
+fn check_turns(job: &Value) {
+    assert!(job["preemptions"].as_u64().unwrap() + job["leases"].as_u64().unwrap() > 2, "{job}");
+    assert_eq!(job["failures"].as_u64().unwrap_or(0), 0, "nobody is blamed: {job}");
+}
+
 #[test]
 fn gangs_on_pilots_take_turns_and_end_as_undisturbed_ones() {
     let folder = tempfile::tempdir().unwrap();
     let Some(slurm) = Slurm::start(&folder.path().join("slurm"), 3, 4).unwrap() else { return };
     // Two devices of a node's four: a gang of four spans two nodes.
-    let pool = "devices = 'cpu:2'\ndevices_per_node = 2\ngres = 'gpu:2'\noptions = ['--exclusive']";
+    let pool = "idle_s = 4\ngres = 'gpu:2'\noptions = ['--exclusive']";
     let coordinator = coordinator(folder.path(), &slurm, pool);
     let shared = folder.path().join("shared");
     let jobs = WORKERS
@@ -90,15 +97,80 @@ fn gangs_on_pilots_take_turns_and_end_as_undisturbed_ones() {
     slurm.run("scancel", &[&format!("--name={}", pilots[0][2])]).unwrap();
 
     let ended = jobs.map(|job| check(&coordinator, job, &folder.path().join("hand")));
-    for job in &ended {
-        assert!(
-            job["preemptions"].as_u64().unwrap() + job["leases"].as_u64().unwrap() > 2,
-            "{job}"
-        );
-        assert_eq!(job["failures"].as_u64().unwrap_or(0), 0, "nobody is blamed: {job}");
-    }
+    ended.iter().for_each(check_turns);
     wait_for(&coordinator, "idle machines are given back", || slurm.jobs().unwrap().is_empty());
     wait_for(&coordinator, "and forgotten", || {
         coordinator.json(&["cluster"]).unwrap()["cluster"]["nodes"].as_array().unwrap().is_empty()
     });
+}
+
+/// Where Slurm is asked anew for every lease, the same gangs end with the same bytes.
+#[test]
+fn gangs_with_a_slurm_job_for_every_lease_end_as_undisturbed_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(slurm) = Slurm::start(&folder.path().join("slurm"), 3, 4).unwrap() else { return };
+    let mut coordinator = coordinator(folder.path(), &slurm, "mode = 'job'");
+    let shared = folder.path().join("shared");
+    let jobs = WORKERS
+        .map(|workers| (submit(&coordinator, &training(&shared, workers), workers), workers));
+
+    // One of the two Slurm jobs of the gang of four is ended: the gang yields, and goes on later.
+    let gang = jobs[2].0;
+    wait_for(&coordinator, "the gang of four trains", || {
+        let job = coordinator.job(gang).unwrap();
+        job["state"] == "running" && job["epochs_done"].as_f64().unwrap() > 0.1
+    });
+    let told = slurm.run("squeue", &["-h", "-o", "%j %k"]).unwrap();
+    let mark = format!(" shockwave job={gang} lease=");
+    let its: Vec<&str> = told.lines().filter(|line| line.contains(&mark)).collect();
+    assert_eq!(its.len(), 2, "a Slurm job for each of its two parts: {told}");
+    let carries =
+        |it: &&Value| it["job"] == gang && it["joined"] == true && it["state"] == "RUNNING";
+    // Slurm's word on their state comes with the next look at its queue.
+    wait_for(&coordinator, "both are listed as running", || {
+        let pools = coordinator.json(&["cluster"]).unwrap()["cluster"]["pools"].clone();
+        pools[0]["jobs"].as_array().unwrap().iter().filter(carries).count() == 2
+    });
+    let name = its[0].split(' ').next().unwrap();
+    slurm.run("scancel", &[&format!("--name={name}")]).unwrap();
+    // Leases and their Slurm jobs outlive the coordinator.
+    coordinator.kill().unwrap();
+    coordinator.start_again().unwrap();
+
+    let ended = jobs.map(|job| check(&coordinator, job, &folder.path().join("hand")));
+    ended.iter().for_each(check_turns);
+    // Each lease had Slurm jobs of its own: one for each place that it was on.
+    let asked = coordinator.output().matches("Slurm is asked for a node").count() as u64;
+    let leases: Vec<u64> = ended.iter().map(|job| job["leases"].as_u64().unwrap()).collect();
+    assert!(asked >= leases.iter().sum::<u64>() + leases[2], "{asked} for {leases:?}");
+    wait_for(&coordinator, "no Slurm job outlives its lease", || slurm.jobs().unwrap().is_empty());
+    let nodes = coordinator.json(&["cluster"]).unwrap()["cluster"]["nodes"].clone();
+    assert_eq!(nodes.as_array().unwrap().len(), 2, "the places stay: {nodes}");
+    assert_eq!(nodes[0]["devices"][0]["job"], Value::Null, "{nodes}");
+}
+
+/// What waits in Slurm's queue is shown with Slurm's reason, and keeps its lease until it starts.
+#[test]
+fn a_lease_waits_in_slurms_queue_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(slurm) = Slurm::start(&folder.path().join("slurm"), 1, 4).unwrap() else { return };
+    // Another user of the site has the whole node for longer than a lease lasts.
+    let other = ["-p", "low", "--exclusive", "--output=/dev/null", "--wrap=sleep 60"];
+    slurm.run("sbatch", &other).unwrap();
+    let coordinator = coordinator(folder.path(), &slurm, "mode = 'job'");
+    let job = training(&folder.path().join("shared"), 1);
+    let id = submit(&coordinator, &job, 1);
+    wait_for(&coordinator, "it waits for a node", || {
+        let pools = coordinator.json(&["cluster"]).unwrap()["cluster"]["pools"].clone();
+        pools[0]["jobs"][0]["state"] == "PENDING" && pools[0]["jobs"][0]["reason"] == "Resources"
+    });
+    let said = coordinator.command(&["cluster"]).unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("PENDING") && said.contains("Resources"), "{said}");
+    assert!(said.contains(&format!("job {id}")), "{said}");
+    let ended = check(&coordinator, (id, 1), &folder.path().join("hand"));
+    assert_eq!(ended["failures"].as_u64().unwrap_or(0), 0, "{ended}");
+    // The lease outlived a time to live of 40 s in the queue: it was not asked for twice.
+    let asked = coordinator.output().matches("Slurm is asked for a node").count() as u64;
+    assert_eq!(asked, ended["leases"].as_u64().unwrap(), "{}", coordinator.output());
 }

@@ -105,6 +105,12 @@ fn targets() -> Result<Vec<(String, String)>> {
 
 /// Runs the program and reads its rows; whether it succeeded.
 fn measure(name: &str, more: &[String]) -> Result<(Vec<Row>, bool)> {
+    // Those that it starts lie beside the coordinator's own.
+    let mut programs = process::cargo();
+    programs.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
+    if name == "coordinator" && !process::succeeds(&mut programs)? {
+        bail!("the programs that the benchmark starts cannot be built");
+    }
     let mut cargo = process::cargo();
     // The dev profile optimises what is measured (core, solver, libtorch) as the release profile
     // does, and builds HiGHS and libtorch's bindings no second time.

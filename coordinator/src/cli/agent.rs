@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::connect::{CliError, CoordinatorArgs, finish};
-use super::{serve, table};
+use super::{machine, serve, table};
 use crate::agent::remote::Remote;
 use crate::agent::{Agent, AgentConfig, Left};
 use crate::devices::DeviceList;
@@ -73,8 +73,8 @@ impl AgentArgs {
         let usage = |error: &dyn std::fmt::Display| CliError::Usage(error.to_string());
         let list: DeviceList = self.devices.parse().map_err(|error| usage(&error))?;
         let devices = list.resolve().map_err(|error| usage(&error))?;
-        let node = self.node.clone().unwrap_or_else(serve::host_name);
-        serve::check_node(&node)?;
+        let node = self.node.clone().unwrap_or_else(machine::host_name);
+        machine::check_node(&node)?;
         let folder = self
             .folder
             .clone()
@@ -90,7 +90,7 @@ impl AgentArgs {
             CliError::Usage(format!("--walltime-s: {error}; expected seconds, 0 or more"))
         })?;
         Ok(AgentConfig {
-            address: self.address.clone().unwrap_or_else(serve::host_name),
+            address: self.address.clone().unwrap_or_else(machine::host_name),
             node,
             devices,
             authority: self.coordinator.authority()?,

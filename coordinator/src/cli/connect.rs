@@ -110,8 +110,9 @@ impl tonic::service::Interceptor for WithToken {
 /// The coordinator's service `Client`.
 pub type Client = ClientClient<InterceptedService<Channel, WithToken>>;
 
-/// Longest time until a connection stands.
-const CONNECT: Duration = Duration::from_secs(3);
+/// Longest time until a connection stands: a busy machine's first answer may be lost twice, and comes
+/// again after 1 and 3 s.
+const CONNECT: Duration = Duration::from_secs(10);
 /// Largest reply, bytes.
 const REPLY_BYTES_MAX: usize = 16 << 20;
 

@@ -77,7 +77,7 @@ fn render(id: u64, reply: &ExplainReply) -> String {
         let names: Vec<String> = reply.ahead_ids.iter().map(u64::to_string).collect();
         let more = reply.ahead as usize - reply.ahead_ids.len().min(reply.ahead as usize);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        lines.push(format!("before it: jobs {}{more}", names.join(", ")));
+        lines.push(format!("jobs before it: {}{more}", names.join(", ")));
     }
     if let Some(left_s) = reply.left_s {
         lines.push(format!("{} of service left as forecast", duration(left_s)));

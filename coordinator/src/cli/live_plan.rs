@@ -106,6 +106,12 @@ fn render(plan: &LivePlan) -> String {
         text.push_str("\nno job is active");
         return text;
     }
+    if plan.rounds.len() <= 1 {
+        let next = plan.round + 1;
+        text.push_str(&format!(
+            "\nnothing is planned yet: round {next} is, shortly before it begins"
+        ));
+    }
     // One column a round: # runs, . does not.
     let row = |job: &PlannedJob| {
         let mark = |round: &Round| if round.jobs.contains(&job.id) { '#' } else { '.' };

@@ -7,7 +7,7 @@ mod agent;
 mod cancel;
 mod certificate;
 mod check_config;
-mod cluster;
+pub(crate) mod cluster;
 mod completions;
 pub mod connect;
 mod doctor;
@@ -18,8 +18,10 @@ mod govern;
 mod job_file;
 mod jobs;
 pub mod json;
+mod limits;
 mod live_plan;
 mod logs;
+mod machine;
 mod runner;
 mod serve;
 mod serve_settings;
@@ -43,6 +45,7 @@ mod trace;
 use std::process::ExitCode;
 
 pub use job_file::JobTerms;
+pub use limits::LimitSettings;
 pub use serve_settings::ServeSettings;
 
 use clap::{Parser, Subcommand};

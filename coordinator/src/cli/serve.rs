@@ -76,9 +76,10 @@ async fn serve(args: &ServeArgs) -> Result<ExitCode, CliError> {
 
 fn failure(error: ServeError) -> CliError {
     match error {
-        ServeError::Configuration(_) | ServeError::PlainText { .. } | ServeError::Tls(_) => {
-            CliError::Usage(error.to_string())
-        }
+        ServeError::Configuration(_)
+        | ServeError::PlainText { .. }
+        | ServeError::OpenPage { .. }
+        | ServeError::Tls(_) => CliError::Usage(error.to_string()),
         error => CliError::Failed(error.to_string()),
     }
 }
@@ -117,23 +118,4 @@ fn describe(options: &Options) -> String {
         Some(first) if first.kind == "cpu" => format!("{count} CPU slots"),
         Some(first) => format!("{count} GPUs: {}", first.model),
     }
-}
-
-/// Checks the name of a machine as the coordinator will.
-///
-/// # Errors
-/// What it is, and what would be right.
-pub(super) fn check_node(node: &str) -> Result<(), CliError> {
-    if node.is_empty() {
-        return Err(CliError::Usage("--node is empty, expected a name".into()));
-    }
-    let checked = crate::service::check::name("--node", node);
-    checked.map_err(|status| CliError::Usage(status.message().to_owned()))
-}
-
-/// Name of this machine.
-pub(super) fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "localhost".into() } else { name.to_owned() }
 }

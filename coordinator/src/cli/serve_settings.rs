@@ -9,9 +9,9 @@ use shockwave_core::engine;
 use shockwave_core::policies::Tuning;
 
 use super::connect::CliError;
-use super::serve::{check_node, host_name};
+use super::limits::LimitSettings;
+use super::machine::{check_node, host_name};
 use crate::devices::DeviceList;
-use crate::grpc::Limits;
 use crate::launcher::slurm::settings::{self, Pool};
 use crate::serve::{self, Options};
 use crate::service::settings::Configuration;
@@ -101,6 +101,9 @@ pub struct ServeSettings {
     /// Most jobs that have not ended [default: 100000]
     #[arg(long, value_name = "COUNT")]
     pub jobs_max: Option<u64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub limits: LimitSettings,
     /// Pools of machines that Slurm lends; in the settings file only.
     #[arg(skip)]
     pub slurm: Vec<Pool>,
@@ -159,6 +162,7 @@ impl ServeSettings {
             reactive: self.reactive.or(other.reactive),
             log_bytes_max: self.log_bytes_max.or(other.log_bytes_max),
             jobs_max: self.jobs_max.or(other.jobs_max),
+            limits: self.limits.or(other.limits),
             slurm: if self.slurm.is_empty() { other.slurm } else { self.slurm },
             webhook: self.webhook.or(other.webhook),
             webhook_secret: self.webhook_secret.or(other.webhook_secret),
@@ -259,7 +263,7 @@ impl ServeSettings {
             devices,
             configuration: self.configuration(),
             webhook: self.webhook()?,
-            limits: Limits::default(),
+            limits: self.limits.limits()?,
             slurm: self.slurm.clone(),
             program,
             is_default: true,

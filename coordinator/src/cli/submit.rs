@@ -1,7 +1,7 @@
 //! `shockwave submit`: hands jobs in.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -28,6 +28,9 @@ pub struct SubmitArgs {
     /// Key that makes a repeated submission the same job
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
+    /// Do not look for the program and its folder here: only the machines that run it have them
+    #[arg(long)]
+    pub unchecked: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub coordinator: CoordinatorArgs,
@@ -84,7 +87,32 @@ impl SubmitArgs {
             return Err(CliError::Usage(sentence.into()));
         }
         let request = terms.request(command, environment(variables, &self.env)?)?;
+        if !self.unchecked {
+            runnable(&request).map_err(CliError::Usage)?;
+        }
         Ok((request, terms))
+    }
+}
+
+/// Whether a job's folder and program are here: one that cannot start would take a round and other
+/// jobs' devices to find that out.
+fn runnable(request: &v1::JobRequest) -> Result<(), String> {
+    let remedy = "give --unchecked if only the machines that run it have it";
+    let folder = &request.working_dir;
+    if !Path::new(folder).is_dir() {
+        return Err(format!("--workdir: there is no folder {folder}; {remedy}"));
+    }
+    let Some(program) = request.command.first() else { return Ok(()) };
+    let path = request.env.get("PATH").map_or("", String::as_str);
+    match which::which_in(program, Some(path), folder) {
+        Ok(_) => Ok(()),
+        Err(_) if program.contains('/') => {
+            let whole = Path::new(folder).join(program);
+            let what =
+                if whole.exists() { "is no program that can be run" } else { "is not there" };
+            Err(format!("command: `{}` {what}; {remedy}", whole.display()))
+        }
+        Err(_) => Err(format!("command: there is no program `{program}` in PATH; {remedy}")),
     }
 }
 
@@ -94,15 +122,12 @@ impl JobTerms {
         command: Vec<String>,
         env: BTreeMap<String, String>,
     ) -> Result<v1::JobRequest, CliError> {
-        let absolute = |path: &std::path::Path| {
+        let absolute = |path: &Path| {
             let path = std::path::absolute(path);
             let path = path.map_err(|error| CliError::Usage(format!("the folder: {error}")))?;
             Ok::<_, CliError>(path.display().to_string())
         };
-        let working_dir = absolute(self.workdir.as_deref().unwrap_or(std::path::Path::new(".")))?;
-        if !std::path::Path::new(&working_dir).is_dir() {
-            return Err(CliError::Usage(format!("--workdir: there is no folder {working_dir}")));
-        }
+        let working_dir = absolute(self.workdir.as_deref().unwrap_or(Path::new(".")))?;
         let checkpoint_dir = self.checkpoint_dir.as_deref().map(absolute).transpose()?;
         let (gpus, workers) = (self.gpus.unwrap_or(1), self.workers.unwrap_or(1));
         for (name, value) in [("--gpus", gpus), ("--workers", workers)] {

@@ -14,6 +14,9 @@ use tonic::{Request, Response, Status};
 use super::auth;
 use crate::agent::link::Link;
 use crate::agent::mark;
+use crate::launcher::Carries;
+use crate::service::book::Node;
+use crate::service::carriers;
 use crate::service::owner::Owner;
 use crate::service::record::Record;
 use crate::service::{LOST_AFTER, Shared, check};
@@ -102,7 +105,22 @@ async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status
         return Err(Status::invalid_argument("node is nameless or has no devices"));
     }
     check_folder(shared, &request)?;
-    shared.handle.ask(move |owner| take_join(owner, request)).await
+    let carries = carried(shared, &request.node);
+    let ask = move |owner: &mut Owner| match carries {
+        Some(carries) => carriers::join(owner, carries, request),
+        None if owner.is_place(&request.node) => Err(Status::already_exists(format!(
+            "{} is the name of a place that the coordinator keeps itself; give another with --node",
+            request.node
+        ))),
+        None => take_join(owner, request),
+    };
+    shared.handle.ask(ask).await
+}
+
+/// The lease that an agent of this name carries, if it is one of those that carry just one.
+fn carried(shared: &Shared, node: &str) -> Option<Carries> {
+    let passes = shared.pilots.borrow();
+    passes.iter().find(|pass| pass.admits(node)).and_then(|pass| pass.carries.clone())
 }
 
 /// Enters a machine, as [`JoinRequest`] says it is. The request has been checked.
@@ -162,28 +180,50 @@ fn check_folder(shared: &Shared, request: &JoinRequest) -> Result<(), Status> {
 async fn sync(shared: &Shared, request: SyncRequest) -> Result<SyncReply, Status> {
     let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
     let (node, seen, leaves) = (request.node.clone(), request.generation, request.leaves);
+    let carries = carried(shared, &node);
+    let own = carries.clone();
     let mut bell = shared
         .handle
-        .ask(move |owner| {
-            take_sync(owner, &request)?;
-            Ok(owner.node_bell(&request.node))
+        .ask(move |owner| match own {
+            Some(carries) => {
+                carriers::take_sync(owner, &carries, &request)?;
+                Ok(owner.node_bell(&carries.place))
+            }
+            None => {
+                take_sync(owner, &request)?;
+                Ok(owner.node_bell(&request.node))
+            }
         })
         .await?;
     if leaves {
         return Ok(SyncReply::default());
     }
     let deadline = tokio::time::Instant::now() + wait;
+    let mut is_due = false;
     loop {
-        let (name, address) = (node.clone(), shared.address.clone());
-        let reply = shared.handle.ask(move |owner| Ok(sync_reply(owner, &name, &address))).await?;
-        if reply.generation != seen {
+        let (name, address, carries) = (node.clone(), shared.address.clone(), carries.clone());
+        let ask = move |owner: &mut Owner| {
+            let place = carries.as_ref().map_or(name.as_str(), |it| it.place.as_str());
+            let is_told = is_due || generation(owner, place) != seen;
+            Ok(is_told.then(|| match &carries {
+                Some(carries) => carriers::sync_reply(owner, &name, carries, &address),
+                None => sync_reply(owner, &name, &address),
+            }))
+        };
+        if let Some(reply) = shared.handle.ask(ask).await? {
             return Ok(reply);
         }
         tokio::select! {
-            changed = bell.changed() => if changed.is_err() { return Ok(reply) },
-            () = tokio::time::sleep_until(deadline) => return Ok(reply),
+            changed = bell.changed() => is_due = changed.is_err(),
+            () = tokio::time::sleep_until(deadline) => is_due = true,
         }
     }
+}
+
+/// Counts what a machine is to have; no number comes again after a restart.
+fn generation(owner: &Owner, node: &str) -> u64 {
+    let changes = owner.generations.get(node).copied().unwrap_or(0) + 1;
+    (owner.store.epoch << 40) + changes
 }
 
 /// A machine that is being taken away gets nothing new; one that is empty then is forgotten.
@@ -207,7 +247,10 @@ fn note_leaving(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status> 
 /// `NOT_FOUND` for a machine that has to join first; as [`Owner::append`].
 pub fn take_sync(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status> {
     let known = owner.state.book.nodes.get(&request.node);
-    if known.is_none_or(|node| node.lost || node.instance != request.instance) {
+    let is_known = |node: &Node| {
+        !node.lost && node.instance == request.instance && node.instance != carriers::PLACE
+    };
+    if !known.is_some_and(is_known) {
         return Err(Status::not_found("join first"));
     }
     owner.heard.insert(request.node.clone(), owner.now_s());
@@ -220,9 +263,7 @@ pub fn take_sync(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status>
 
 /// What a machine is to run now.
 pub fn sync_reply(owner: &mut Owner, node: &str, address: &str) -> SyncReply {
-    // No number comes again after a restart.
-    let changes = owner.generations.get(node).copied().unwrap_or(0) + 1;
-    let generation = (owner.store.epoch << 40) + changes;
+    let generation = generation(owner, node);
     if owner.state.book.nodes.contains_key(node) {
         owner.heard.insert(node.to_owned(), owner.now_s());
     }
@@ -231,7 +272,10 @@ pub fn sync_reply(owner: &mut Owner, node: &str, address: &str) -> SyncReply {
 }
 
 /// Takes what an agent observes: each start and each end once.
-fn take_statuses(
+///
+/// # Errors
+/// As [`Owner::append`].
+pub(crate) fn take_statuses(
     owner: &mut Owner,
     node: &str,
     workers: &[WorkerStatus],

@@ -4,7 +4,6 @@ pub mod admin;
 pub mod agent;
 pub mod auth;
 pub mod client;
-mod incoming;
 pub mod worker;
 
 use std::sync::Arc;
@@ -19,13 +18,16 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::transport::{Server, ServerTlsConfig};
 
+use crate::incoming::{Allowed, Door, Patience};
 use crate::service::Shared;
 
-/// What the server allows. tonic's own defaults have no limit at all.
-#[derive(Clone, Debug)]
+/// What the servers allow. tonic's own defaults have no limit at all.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// Connections at once; further ones wait.
+    /// Connections at once; further ones are closed.
     pub connections_max: usize,
+    /// Connections at once from one address; further ones are closed.
+    pub connections_per_address_max: usize,
     /// Time from a connection to the first bytes of its protocol.
     pub opening_timeout: Duration,
     /// Age at which a connection is asked to end; calls that run are finished first, and a client
@@ -45,12 +47,19 @@ pub struct Limits {
     pub header_bytes_max: u32,
     /// A reply of the service `Client`, bytes: lists are longer than what anybody may send.
     pub reply_bytes_max: usize,
+    /// Connections at once to the web page and the metrics; further ones are closed.
+    pub web_connections_max: usize,
+    /// Time without an answer after which such a connection is closed.
+    pub web_patience: Duration,
+    /// Live pages at once.
+    pub live_pages_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 20_000,
+            connections_per_address_max: 5_000,
             opening_timeout: Duration::from_secs(10),
             connection_age_max: Duration::from_secs(6 * 3600),
             calls_per_connection: 256,
@@ -60,6 +69,9 @@ impl Default for Limits {
             keepalive_timeout: Duration::from_secs(20),
             header_bytes_max: 16 << 10,
             reply_bytes_max: 16 << 20,
+            web_connections_max: 256,
+            web_patience: Duration::from_secs(30),
+            live_pages_max: 64,
         }
     }
 }
@@ -87,6 +99,11 @@ pub async fn serve(
     let agent = AgentServer::new(agent::AgentService::new(shared))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(limits.reply_bytes_max);
+    let allowed = Allowed {
+        connections_max: limits.connections_max,
+        per_address_max: limits.connections_per_address_max,
+        patience: Patience::Opening(limits.opening_timeout),
+    };
     let server = match tls {
         Some(tls) => Server::builder().tls_config(tls.timeout(limits.opening_timeout))?,
         None => Server::builder(),
@@ -101,16 +118,12 @@ pub async fn serve(
         .http2_max_header_list_size(limits.header_bytes_max)
         .http2_max_pending_accept_reset_streams(Some(64))
         .http2_max_local_error_reset_streams(Some(256))
-        .tcp_nodelay(true)
         .add_service(worker)
         .add_service(client)
         .add_service(admin)
         .add_service(agent)
-        .serve_with_incoming_shutdown(
-            incoming::limited(listener, limits.connections_max, limits.opening_timeout),
-            async move {
-                let _ = stop.wait_for(|stop| *stop).await;
-            },
-        )
+        .serve_with_incoming_shutdown(Door::new(listener, allowed).stream(), async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        })
         .await
 }

@@ -6,6 +6,8 @@
 
 pub mod slurm;
 
+use serde::{Deserialize, Serialize};
+
 /// What lets a pilot's agent in: good for this pilot, as long as the pilot is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
@@ -13,6 +15,21 @@ pub struct Pass {
     pub pilot: String,
     /// Digest of its token.
     pub digest: String,
+    /// The one lease that it carries; none: it carries a machine.
+    pub carries: Option<Carries>,
+}
+
+/// A lease's part on one place: all that one job of the batch system is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Carries {
+    /// The job.
+    pub job: u64,
+    /// Its lease.
+    pub lease_epoch: u64,
+    /// The place.
+    pub place: String,
+    /// Devices.
+    pub devices: u32,
 }
 
 impl Pass {
@@ -29,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_pass_is_good_for_its_pilot_on_any_host() {
-        let pass = Pass { pilot: "sw1-low-ab".into(), digest: String::new() };
+        let pass = Pass { pilot: "sw1-low-ab".into(), digest: String::new(), carries: None };
         assert!(pass.admits("n1.sw1-low-ab") && pass.admits("n1.example.org.sw1-low-ab"));
         for other in ["sw1-low-ab", ".sw1-low-ab", "n1.sw1-low-abc", "n1.xsw1-low-ab", "n1"] {
             assert!(!pass.admits(other), "{other}");

@@ -106,7 +106,12 @@ fn keep(
     let log = log::LogFile::open(&order.log, order.log_bytes_max)
         .map_err(|error| format!("cannot open the log {}: {error}", order.log.display()))?;
     let log = Arc::new(Mutex::new(log));
-    let started = spawn::start(order, &log)?;
+    let started = spawn::start(order, &log).inspect_err(|error| {
+        // Who looks for its output finds why there is none.
+        if let Ok(mut log) = log.lock() {
+            log.write(format!("shockwave: {error}\n").as_bytes());
+        }
+    })?;
     std::thread::spawn(move || reap(&sender));
     let pid = std::process::id().cast_signed();
     let running = Running {

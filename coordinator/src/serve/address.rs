@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use super::{Options, ServeError};
 use crate::files::{FileError, make_folder, read_json, write_json};
-use crate::secrets;
+use crate::{incoming, secrets};
 
 /// Address and token of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,15 +147,18 @@ fn any_running(folder: &Path) -> Option<AddressFile> {
 
 /// Listens. Port 0 takes the port that the coordinator of this state folder had before, so that
 /// training that runs finds it again.
-pub(super) async fn bind(listen: SocketAddr, state: &Path) -> Result<TcpListener, ServeError> {
+pub(super) fn bind(listen: SocketAddr, state: &Path) -> Result<TcpListener, ServeError> {
     if listen.port() == 0
         && let Ok(Some(before)) = read_json::<AddressFile>(&state.join(FILE))
         && let Some(address) = before.listen
         && address.ip() == listen.ip()
-        && let Ok(listener) = TcpListener::bind(address).await
+        && let Ok(listener) = incoming::listen(address)
     {
         return Ok(listener);
     }
-    let bound = TcpListener::bind(listen).await;
-    bound.map_err(|source| ServeError::Listen { address: listen, source })
+    incoming::listen(listen).map_err(|source| ServeError::Listen {
+        address: listen,
+        option: "--listen",
+        source,
+    })
 }

@@ -20,12 +20,14 @@ use crate::agent::{Agent, AgentConfig, mark};
 use crate::files::{FileError, make_folder};
 use crate::grpc::agent::Embedded;
 use crate::grpc::{self, Limits};
+use crate::incoming;
 use crate::launcher::Pass;
 use crate::launcher::slurm;
 use crate::launcher::slurm::pilot::Pilots;
 use crate::launcher::slurm::settings::Pool;
 use crate::secrets;
 use crate::service::Shared;
+use crate::service::carriers::PLACE;
 use crate::service::clock::Clock;
 use crate::service::owner::{self, Handle, Parts, StoreFailure};
 use crate::service::record::Record;
@@ -84,10 +86,12 @@ pub enum ServeError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The address.
-    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
+    #[error("cannot listen on {address}: {source}; choose another address with {option}")]
     Listen {
         /// Which.
         address: SocketAddr,
+        /// The option that sets it.
+        option: &'static str,
         /// Why.
         source: std::io::Error,
     },
@@ -98,6 +102,15 @@ pub enum ServeError {
          certificate DIR`"
     )]
     PlainText {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The page beyond this machine.
+    #[error(
+        "--web {address} can be reached from other machines, and the page asks for no token; listen \
+         on 127.0.0.1, and let a proxy that knows its users reach it there"
+    )]
+    OpenPage {
         /// The address.
         address: SocketAddr,
     },
@@ -144,11 +157,12 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     let tls = options.tls.as_ref().map(ServerFiles::config).transpose().map_err(ServeError::Tls)?;
     let secured = (options.limits.clone(), tls);
     let (store, writer) = Store::open(&options.state_dir)?;
-    let (listener, listen, web) = listen(&options).await?;
+    let (listener, listen, web) = listen(&options)?;
     let info = store.info.clone();
     let reader = store.reader()?;
     let state = recover(&info, &reader, &options.configuration, &info.secret)?;
     let recovered = state.book.number;
+    let had_places = state.book.nodes.values().any(|node| node.instance == PLACE);
     let (stop, stopped) = watch::channel(false);
     let parts = Parts {
         state,
@@ -186,15 +200,14 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
         agents_show_certificates: options.tls.as_ref().is_some_and(|tls| tls.agents.is_some()),
     });
     let server = tokio::spawn(serve(listener, Arc::clone(&shared), secured, stopped.clone()));
-    let web_address = web.as_ref().and_then(|listener| listener.local_addr().ok());
-    tell_others(&options, &shared, web, &stopped);
+    let web = beside(&options, web, &shared, &stopped);
     let agent = embedded_agent(&options, &shared, stopped.clone())?;
-    launch(&options, &shared, (pilots, passes.0), stopped.clone())?;
+    launch(&options, &shared, (pilots, passes.0, had_places), stopped.clone())?;
     snapshots::start(handle.clone(), stopped);
     address.write(&options.state_dir, options.is_default)?;
     Ok(Running {
         address,
-        web: web_address,
+        web,
         handle,
         epoch: info.epoch,
         recovered,
@@ -206,38 +219,43 @@ pub async fn start(options: Options) -> Result<Running, ServeError> {
     })
 }
 
-/// Starts what tells of the state: the web page, and the notices.
-fn tell_others(
+/// Starts what others than agents and trainings look at: the page, and notices to a webhook. Gives
+/// the page's address.
+fn beside(
     options: &Options,
-    shared: &Arc<Shared>,
     web: Option<TcpListener>,
+    shared: &Arc<Shared>,
     stopped: &watch::Receiver<bool>,
-) {
+) -> Option<SocketAddr> {
+    let address = web.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(listener) = web {
-        tokio::spawn(crate::web::serve(listener, Arc::clone(shared), stopped.clone()));
+        let limits = options.limits.clone();
+        tokio::spawn(crate::web::serve(listener, Arc::clone(shared), limits, stopped.clone()));
     }
     if let Some(webhook) = options.webhook.clone() {
         tokio::spawn(crate::webhook::run(webhook, Arc::clone(shared), stopped.clone()));
     }
+    address
 }
 
 fn refuse_plain_text(options: &Options) -> Result<(), ServeError> {
-    let grpc = Some(options.listen).filter(|_| options.tls.is_none());
-    match grpc.into_iter().chain(options.web).find(|address| !address.ip().is_loopback()) {
+    let is_open = |address: &SocketAddr| !address.ip().is_loopback();
+    if let Some(address) = options.web.filter(is_open) {
+        return Err(ServeError::OpenPage { address });
+    }
+    match Some(options.listen).filter(|address| options.tls.is_none() && is_open(address)) {
         Some(address) => Err(ServeError::PlainText { address }),
         None => Ok(()),
     }
 }
 
 /// The coordinator's socket, its address, and the web page's socket.
-async fn listen(
-    options: &Options,
-) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
-    let failed = |address| move |source| ServeError::Listen { address, source };
-    let listener = address::bind(options.listen, &options.state_dir).await?;
-    let bound = listener.local_addr().map_err(failed(options.listen))?;
+fn listen(options: &Options) -> Result<(TcpListener, SocketAddr, Option<TcpListener>), ServeError> {
+    let failed = |option, address| move |source| ServeError::Listen { address, option, source };
+    let listener = address::bind(options.listen, &options.state_dir)?;
+    let bound = listener.local_addr().map_err(failed("--listen", options.listen))?;
     let web = match options.web {
-        Some(address) => Some(TcpListener::bind(address).await.map_err(failed(address))?),
+        Some(address) => Some(incoming::listen(address).map_err(failed("--web", address))?),
         None => None,
     };
     Ok((listener, bound, web))
@@ -279,10 +297,10 @@ fn embedded_agent(
 fn launch(
     options: &Options,
     shared: &Arc<Shared>,
-    (pilots, passes): (Pilots, watch::Sender<Arc<Vec<Pass>>>),
+    (pilots, passes, had_places): (Pilots, watch::Sender<Arc<Vec<Pass>>>, bool),
     stop: watch::Receiver<bool>,
 ) -> Result<(), FileError> {
-    if options.slurm.is_empty() && pilots.all.is_empty() {
+    if options.slurm.is_empty() && pilots.all.is_empty() && !had_places {
         return Ok(());
     }
     if options.listen.ip().is_loopback() {

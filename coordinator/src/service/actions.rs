@@ -1,7 +1,7 @@
 //! The engine's actions, written into the book: machines and workers are told from there.
 
 use shockwave_core::engine::{Action, EndSummary, Outcome};
-use shockwave_core::types::{JobId, LeaseGrant, Placement};
+use shockwave_core::types::{LeaseGrant, Placement};
 use shockwave_proto::v1;
 use shockwave_proto::v1::directive::Kind;
 
@@ -48,7 +48,8 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
             }
         }
         Action::JobEnded { job, outcome, summary } => {
-            end(state, stamp, job, outcome, *summary, effects);
+            effects.jobs.insert(job.0);
+            job_ended(state, stamp, job.0, (outcome, *summary), effects);
         }
         Action::JobRetried { job, why, failures, failures_max, .. } => {
             effects.jobs.insert(job.0);
@@ -61,10 +62,9 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
             state.book.rounds.decided_for = round;
             state.book.rounds.decision = Some(*decision);
         }
-        Action::RoundStarted { round, at_s, running } => {
+        Action::RoundStarted { round, at_s, .. } => {
             state.book.rounds.round = round;
             state.book.rounds.began_s = at_s;
-            state.book.rounds.running = running.iter().map(|job| job.0).collect();
         }
         Action::NodeSetAside { node, why } => {
             tracing::warn!(%node, why, "a machine is not used any more");
@@ -73,21 +73,14 @@ pub(super) fn carry_out(state: &mut State, stamp: Stamp, action: Action, effects
     }
 }
 
-fn end(
+fn job_ended(
     state: &mut State,
     stamp: Stamp,
-    id: JobId,
-    outcome: Outcome,
-    summary: EndSummary,
+    id: u64,
+    (outcome, summary): (Outcome, EndSummary),
     effects: &mut Effects,
 ) {
-    effects.jobs.insert(id.0);
-    let Some(job) = state.book.jobs.get_mut(&id.0) else { return };
-    let event = match &outcome {
-        Outcome::Finished { .. } => "finished",
-        Outcome::Cancelled { .. } => "cancelled",
-        _ => "failed",
-    };
+    let Some(job) = state.book.jobs.get_mut(&id) else { return };
     if matches!(outcome, Outcome::Finished { .. }) {
         let (held, all) = job.curve.held(stamp.unix_s);
         state.book.forecasts_held.0 += held;
@@ -95,8 +88,14 @@ fn end(
     }
     job.preemptions = summary.preemptions;
     job.note = end_note(&outcome);
+    let event = match &outcome {
+        Outcome::Finished { .. } => "finished",
+        Outcome::Cancelled { .. } => "cancelled",
+        _ => "failed",
+    };
     job.end = Some(End { outcome, unix_s: stamp.unix_s, summary });
-    state.notify(stamp, id.0, event);
+    effects.ended.push(id);
+    state.notify(stamp, id, event);
 }
 
 fn start(state: &mut State, stamp: Stamp, grant: LeaseGrant, effects: &mut Effects) {

@@ -49,6 +49,8 @@ pub struct Effects {
     pub directive: Option<v1::Directive>,
     /// Why the engine did nothing.
     pub refusal: Option<Refusal>,
+    /// Jobs that have ended with it.
+    pub ended: Vec<u64>,
 }
 
 impl State {

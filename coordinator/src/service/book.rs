@@ -165,8 +165,6 @@ pub struct Rounds {
     pub round: u64,
     /// When it began, coordinator's clock, seconds.
     pub began_s: f64,
-    /// Jobs that hold a lease in it.
-    pub running: Vec<u64>,
     /// The decision in force.
     pub decision: Option<Decision>,
     /// Round that the decision was made for.

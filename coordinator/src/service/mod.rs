@@ -8,6 +8,7 @@ pub mod actions;
 pub mod apply;
 mod bell;
 pub mod book;
+pub mod carriers;
 pub mod check;
 pub mod clock;
 pub mod curve;

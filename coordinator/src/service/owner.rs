@@ -10,9 +10,12 @@ use shockwave_core::policies::Policy;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::Status;
 
+mod bells;
+
 use super::apply::{Effects, Stamp, State};
 use super::bell::Bell;
 use super::book::Token;
+use super::carriers::Carrier;
 use super::clock::Clock;
 use super::record::Record;
 use crate::store::{
@@ -85,6 +88,14 @@ pub struct Owner {
     /// Machines that keep devices for a gang that spans several, with the rendezvous port of each;
     /// by job and lease epoch. Agents say it again after a restart.
     pub reserved: BTreeMap<(u64, u64), BTreeMap<String, u32>>,
+    /// Agents that carry one lease each, by their names.
+    pub carriers: BTreeMap<String, Carrier>,
+    /// Pools of machines that a batch system lends, as it was seen last.
+    pub pools: Vec<shockwave_proto::v1::PoolInfo>,
+    pub(super) place_bell: watch::Sender<u64>,
+    /// Leases by machine, as far as they are known: ten thousand of them are not looked through for
+    /// every exchange of an agent.
+    pub(super) here: BTreeMap<String, Vec<(u64, u64)>>,
     clock: Clock,
     writer: Box<dyn Log>,
     durable: u64,
@@ -162,6 +173,10 @@ impl Owner {
             generations: BTreeMap::new(),
             dismissed: BTreeSet::new(),
             reserved: BTreeMap::new(),
+            carriers: BTreeMap::new(),
+            pools: Vec::new(),
+            place_bell: watch::channel(0).0,
+            here: BTreeMap::new(),
             clock,
             writer: log,
             trouble: None,
@@ -281,33 +296,6 @@ impl Owner {
         self.writer.snapshot(snapshot, version).map_err(|error| error.to_string())?;
         self.snapshot = number;
         Ok(())
-    }
-
-    /// Wakes whoever waits for what has changed.
-    pub(super) fn tell(&mut self, effects: &Effects) {
-        for job in &effects.jobs {
-            self.job_bell.ring(job);
-        }
-        for node in &effects.nodes {
-            *self.generations.entry(node.clone()).or_insert(0) += 1;
-            self.node_bell.ring(node);
-        }
-    }
-
-    /// A bell that rings at each change of a job.
-    pub fn job_bell(&mut self, job: u64) -> watch::Receiver<u64> {
-        self.job_bell.listen(&job)
-    }
-
-    /// A bell that rings when a machine is to have something else.
-    pub fn node_bell(&mut self, node: &str) -> watch::Receiver<u64> {
-        self.node_bell.listen(&node.to_owned())
-    }
-
-    /// The number of the last durable record, as it grows.
-    #[must_use]
-    pub fn log_bell(&self) -> watch::Receiver<u64> {
-        self.log_bell.subscribe()
     }
 
     /// Runs `release` once everything that is known now is durable, or with the reason why it need

@@ -15,6 +15,9 @@ const PAGE: usize = 4096;
 /// Programs of the same version read each other's snapshots; others replay the log.
 pub const SNAPSHOT_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 
+/// Most bytes of a snapshot; a larger one is not read, and the log is replayed.
+const SNAPSHOT_BYTES_MAX: usize = 2 << 30;
+
 /// Why a log does not become a state.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -79,7 +82,8 @@ impl State {
     /// # Errors
     /// In one sentence.
     pub fn load(snapshot: &Snapshot, secret: &str) -> Result<Self, String> {
-        let config = bincode::config::standard();
+        // A length that cannot be is an error here; without a limit it is a panic.
+        let config = bincode::config::standard().with_limit::<SNAPSHOT_BYTES_MAX>();
         let (saved, _): (Saved, usize) =
             bincode::serde::decode_from_slice(&snapshot.body, config).map_err(|e| e.to_string())?;
         Ok(Self {

@@ -154,12 +154,16 @@ fn reason(owner: &Owner, job: &Job, standing: Option<Standing>) -> String {
             if !asked.is_empty() && !kinds(owner).contains_key(asked) {
                 return format!("asks for devices of kind {asked}, of which the cluster has none");
             }
-            format!("asks for {wanted} devices{kind} together, the cluster can give {gpus} at most")
+            let devices = if wanted == 1 { "device" } else { "devices" };
+            format!(
+                "asks for {wanted} {devices}{kind} together, the cluster can give {gpus} at most"
+            )
         }
         Standing::Queued { user_cap: true, .. } => "its user's cap on devices is reached".into(),
         Standing::Queued { ahead: 0, .. } => "waits for devices; first in line".into(),
         Standing::Queued { ahead, gpus_ahead, .. } => {
-            format!("waits for devices behind {ahead} jobs that ask for {gpus_ahead}")
+            let jobs = if ahead == 1 { "job that asks" } else { "jobs that ask" };
+            format!("waits for devices behind {ahead} {jobs} for {gpus_ahead}")
         }
         Standing::Starting { .. } => "waits for its devices to be given back".into(),
         Standing::Running { .. } => job.note.clone(),
@@ -186,8 +190,10 @@ pub fn plan(owner: &Owner) -> PlanReply {
     let engine = &owner.state.engine;
     let settings = engine.settings();
     let round = engine.round();
-    let running = owner.state.book.rounds.running.iter();
-    let now = PlannedRound { round, job_ids: running.copied().collect(), price: None };
+    // Leases come and go within a round: who holds devices at this moment runs in it.
+    let mut running: Vec<u64> = owner.state.book.leases.keys().map(|lease| lease.0).collect();
+    running.dedup();
+    let now = PlannedRound { round, job_ids: running, price: None };
     let mut rounds = vec![now];
     let decision = engine.decision();
     let mut appraisal = None;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::LOST_AFTER;
 use super::apply::Effects;
+use super::carriers::PLACE;
 use super::owner::Owner;
 use super::record::Record;
 
@@ -17,7 +18,9 @@ impl Owner {
 
     fn find_lost_nodes(&mut self) {
         let (late_s, now_s) = (LOST_AFTER.as_secs_f64(), self.now_s());
-        let up = self.state.book.nodes.iter().filter(|(_, node)| !node.lost);
+        // A place has no agent that could fall silent: those of its leases can.
+        let up =
+            self.state.book.nodes.iter().filter(|(_, node)| !node.lost && node.instance != PLACE);
         let lost: Vec<_> = up
             .map(|(name, _)| name.clone())
             .filter(|name| self.heard.get(name).is_none_or(|heard_s| now_s - heard_s > late_s))
@@ -58,9 +61,7 @@ impl Owner {
         let (Some(lease), Some(job)) = (book.leases.get(&key), book.jobs.get(&key.0)) else {
             return false;
         };
-        let (late_s, now_s) = (LOST_AFTER.as_secs_f64(), self.now_s());
-        let heard = |node: &str| self.heard.get(node).is_some_and(|it| now_s - it < late_s);
-        !job.has_sdk && lease.is_whole() && lease.holders().all(heard)
+        !job.has_sdk && lease.is_whole() && lease.holders().all(|node| self.hears(lease, node))
     }
 
     /// Wakes a machine's agent although the log says nothing new to it.
@@ -74,6 +75,7 @@ impl Owner {
         self.heard.remove(node);
         self.left.remove(node);
         self.generations.remove(node);
+        self.here.remove(node);
         self.dismissed.remove(node);
     }
 }

@@ -12,9 +12,15 @@ use crate::grpc::auth::job_token;
 impl Owner {
     /// Everything that a machine is to run now.
     #[must_use]
-    pub fn assignments(&self, node: &str, address: &str) -> Vec<Assignment> {
-        let leases = self.state.book.leases.values();
-        let here = leases.filter(|lease| lease.holders().any(|holder| holder == node));
+    pub fn assignments(&mut self, node: &str, address: &str) -> Vec<Assignment> {
+        if !self.here.contains_key(node) {
+            let leases = self.state.book.leases.iter();
+            let held = leases.filter(|(_, lease)| lease.holders().any(|holder| holder == node));
+            let keys = held.map(|(key, _)| *key).collect();
+            self.here.insert(node.to_owned(), keys);
+        }
+        let keys = self.here.get(node).into_iter().flatten();
+        let here = keys.filter_map(|key| self.state.book.leases.get(key));
         here.filter_map(|lease| {
             let job = self.state.book.jobs.get(&lease.job)?;
             let parts = &lease.placement.parts;
@@ -36,8 +42,8 @@ impl Owner {
         let per_worker = (job.request.gpus.max(1) / job.request.workers.max(1)).max(1);
         let workers_of = |part: &NodeShare| part.slots.len() as u32 / per_worker;
         let before = &lease.placement.parts[..index];
-        let chief = lease.placement.parts.first().map(|part| &part.node.0);
-        let chief = chief.and_then(|name| self.state.book.nodes.get(name));
+        let chief = lease.placement.parts.first().map(|part| part.node.0.as_str());
+        let chief = chief.and_then(|name| self.address_of(lease, name));
         Assignment {
             lease: Some(LeaseRef { job_id: lease.job, lease_epoch: lease.epoch }),
             nonce: lease.nonce.clone(),
@@ -49,7 +55,7 @@ impl Owner {
             first_rank: before.iter().map(workers_of).sum(),
             world_size: job.request.workers.max(1),
             group_rank: index as u32,
-            master_addr: chief.map_or_else(|| "127.0.0.1".into(), |node| node.address.clone()),
+            master_addr: chief.unwrap_or("127.0.0.1").to_owned(),
             master_port: self.rendezvous_port(lease).unwrap_or(0),
             ttl_ms: to_ms(self.left_s(lease)),
             checkpoint_dir: job.request.checkpoint_dir.clone(),
@@ -59,6 +65,14 @@ impl Owner {
             grace_ms: to_ms(job.grace_s(settings)),
             kept_by_agent: !job.has_sdk,
             attached: job.request.attached.clone(),
+        }
+    }
+
+    /// Host at which the machine that has a part of a lease is reached.
+    fn address_of(&self, lease: &Lease, node: &str) -> Option<&str> {
+        match self.carrier(lease, node) {
+            Some(carrier) => Some(&carrier.address),
+            None => self.state.book.nodes.get(node).map(|node| node.address.as_str()),
         }
     }
 

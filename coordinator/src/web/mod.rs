@@ -22,10 +22,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::grpc::Limits;
+use crate::incoming::{Allowed, Door, Patience};
 use crate::service::Shared;
 
-/// Live pages at once.
-const LIVE_MAX: usize = 64;
 /// Shortest time between two states sent to a page.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -43,9 +43,16 @@ struct Web {
 pub async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
+    limits: Limits,
     mut stop: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    let web = Web { shared, live: Arc::new(Semaphore::new(LIVE_MAX)), stop: stop.clone() };
+    let places = Arc::new(Semaphore::new(limits.live_pages_max));
+    let web = Web { shared, live: places, stop: stop.clone() };
+    let allowed = Allowed {
+        connections_max: limits.web_connections_max,
+        per_address_max: limits.web_connections_max,
+        patience: Patience::Answered(limits.web_patience),
+    };
     let routes = Router::new()
         .route("/", get(page))
         .route("/jobs", get(page))
@@ -68,7 +75,7 @@ pub async fn serve(
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    axum::serve(listener, routes).with_graceful_shutdown(stopped).await
+    axum::serve(Door::new(listener, allowed), routes).with_graceful_shutdown(stopped).await
 }
 
 /// Another site's page must not read this one through a name that it makes point here, and this

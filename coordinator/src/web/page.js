@@ -55,7 +55,10 @@ function fairness(state) {
 }
 function cluster(state) {
   const devices = state.nodes.flatMap(machine => machine.devices.map(device => [machine.name, node("span", { class: machine.state === "up" ? null : "bad" }, machine.state), device.kind + " " + device.index, device.model || "–", device.memory_bytes ? Math.round(device.memory_bytes / 2 ** 30) + " GiB" : "–", device.job ? jobLink(device.job, "job " + device.job) : "idle", duration(machine.heard_ago_s) + " ago"]));
-  return [section("Cluster", devices.length ? table("Cluster", ["Machine", "State", "Device", "~Model", "#Memory", "Runs", "Heard"], devices) : soft("No machine has joined.")),
+  const pools = state.pools || [], waits = pools.flatMap(pool => pool.jobs.filter(job => !job.joined).map(job => [pool.name, job.name, job.state || "asked for", job.reason || "–", job.host || "–", duration(job.asked_ago_s), job.job ? jobLink(job.job, "job " + job.job) : "any"]));
+  const troubles = pools.filter(pool => pool.trouble).map(pool => node("p", { class: "bad" }, `${pool.name}: ${pool.trouble}`));
+  const queue = pools.length ? section("Slurm's queue", ...troubles, waits.length ? table("Slurm's queue", ["Pool", "Slurm job", "State", "Reason", "Host", "Asked", "For"], waits) : soft("Nothing waits in it.")) : null;
+  return [section("Cluster", devices.length ? table("Cluster", ["Machine", "State", "Device", "~Model", "#Memory", "Runs", "Heard"], devices) : soft("No machine has joined.")), queue,
     section("Coordinator", node("dl", {}, [["Version", state.program], ["Starts on this store", String(state.epoch)], ["Records", String(state.records)], ["Policy", state.policy], ["Last plan took", fixed(state.solve_s, 2) + " s"], ["Certified gap to the best plan", state.gap == null ? "–" : (100 * state.gap).toFixed(2) + " %"]].flatMap(([name, value]) => [node("dt", {}, name), node("dd", {}, value)])))];
 }
 function events(view) {

@@ -7,6 +7,7 @@ use shockwave_core::types::JobId;
 use shockwave_proto::v1::PlanReply;
 use tonic::Status;
 
+use crate::cli::cluster::Pool;
 use crate::cli::json::Job as Shown;
 use crate::grpc::client::{cluster, fairness};
 use crate::service::book::{Job, Stint};
@@ -74,6 +75,7 @@ fn front(owner: &Owner) -> Value {
         "rounds": rounds,
         "stints": stints.collect::<Vec<_>>(),
         "nodes": nodes.collect::<Vec<_>>(),
+        "pools": owner.pools.iter().cloned().map(Pool::from).collect::<Vec<_>>(),
         "users": shares.collect::<Vec<_>>(),
     })
 }

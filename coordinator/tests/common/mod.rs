@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub struct Coordinator {
     pub address: String,
     pub token: String,
     pub channel: Channel,
+    pub web: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -70,6 +72,7 @@ impl Coordinator {
         let running: Running = serve::start(options).await.expect("the coordinator starts");
         let address = running.address.coordinator.clone();
         let token = running.address.token.clone();
+        let web = running.web;
         let channel = Channel::from_shared(address.clone()).expect("an address");
         let channel = channel.connect().await.expect("it listens");
         let (stop, stopped) = oneshot::channel::<()>();
@@ -79,7 +82,7 @@ impl Coordinator {
             };
             running.until(signal).await.expect("it ends in good order");
         });
-        Self { folder, address, token, channel, stop: Some(stop), task }
+        Self { folder, address, token, channel, web, stop: Some(stop), task }
     }
 
     /// Ends it; training goes on.

@@ -13,7 +13,6 @@ use tch::nn::{Module, VarStore};
 use tch::{Device, no_grad};
 
 fn main() -> Result<()> {
-    shockwave_sdk::attach()?;
     let (options, adaptive) = parse::<RatingsOptions>();
     options.training.prepare();
     let (train, test) = options.load()?;

@@ -12,7 +12,6 @@ use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
 
 fn main() -> Result<()> {
-    shockwave_sdk::attach()?;
     let (options, adaptive) = parse::<CifarOptions>();
     options.training.prepare();
     let Pictures { train, test, classes } = options.data.load()?;

@@ -33,6 +33,8 @@ pub(super) struct Shared {
     pub(super) spool: Mutex<Spool>,
     pub(super) declaration: Mutex<Option<Declaration>>,
     pub(super) position: Mutex<Position>,
+    /// Why the coordinator cannot be spoken with, if it has said so.
+    pub(super) refusal: Mutex<Option<String>>,
     /// Counts what the training thread has said: the report loop wakes when it rises.
     pub(super) said: watch::Sender<u64>,
     /// Set once the training thread wants the client to end.

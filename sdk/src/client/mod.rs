@@ -95,6 +95,7 @@ impl Client {
             spool: Mutex::new(spool),
             declaration: Mutex::new(None),
             position: Mutex::new(Position::default()),
+            refusal: Mutex::new(None),
             said: watch::Sender::new(0),
             closing: watch::Sender::new(false),
         });
@@ -146,6 +147,13 @@ impl Client {
     #[must_use]
     pub fn lease(&self) -> Option<LeaseStatus> {
         Some(lock(&self.shared.lease).status(Instant::now()))
+    }
+
+    /// Why the coordinator cannot be spoken with (its protocol is another), if it has said so:
+    /// nothing of this job would ever count.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        lock(&self.shared.refusal).clone()
     }
 
     /// Number of events that the coordinator has not acknowledged yet.

@@ -94,7 +94,10 @@ async fn declare(link: &Link, declaration: v1::Declaration) -> Result<(), Status
     };
     let sent_at = Instant::now();
     let request = link.request(message, Some(link.call_timeout()));
-    let reply = link.client().declare(request).await?.into_inner();
+    let reply = link.client().declare(request).await;
+    let refused = reply.as_ref().err().filter(|status| status.code() == Code::Unimplemented);
+    *lock(&link.shared.refusal) = refused.map(|status| status.message().to_owned());
+    let reply = reply?.into_inner();
     on_disk("synchronise", lock(&link.shared.spool).synchronise(reply.acknowledged));
     if reply.ttl_ms > 0 {
         let ttl = Duration::from_millis(reply.ttl_ms);

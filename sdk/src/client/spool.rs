@@ -220,6 +220,11 @@ fn spool_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// A number that events can have: no job has as many, and what is added to it does not overflow.
+fn is_plausible(number: u64) -> bool {
+    (1..1 << 53).contains(&number)
+}
+
 /// The next free number and the events of a file. A line cut short by a crash is left out: its
 /// `append` had not returned.
 fn read(path: &Path) -> io::Result<(u64, Vec<Numbered>)> {
@@ -227,10 +232,12 @@ fn read(path: &Path) -> io::Result<(u64, Vec<Numbered>)> {
     let mut events = Vec::new();
     for line in BufReader::new(File::open(path)?).split(b'\n') {
         let line = line?;
-        if let Ok(event) = serde_json::from_slice::<Numbered>(&line) {
+        let event = serde_json::from_slice::<Numbered>(&line).ok();
+        let header = serde_json::from_slice::<Header>(&line).ok();
+        if let Some(event) = event.filter(|it| is_plausible(it.number)) {
             next = next.max(event.number + 1);
             events.push(event);
-        } else if let Ok(header) = serde_json::from_slice::<Header>(&line) {
+        } else if let Some(header) = header.filter(|it| is_plausible(it.next)) {
             next = next.max(header.next);
         } else if !line.is_empty() {
             tracing::warn!(file = %path.display(), "a line of the event spool is not readable");

@@ -54,6 +54,25 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// A coordinator of another protocol: the job must end with an error, not as if its lease were over.
+#[test]
+fn a_protocol_that_is_refused_is_no_revocation() {
+    let coordinator = Coordinator::start();
+    let folder = tempfile::tempdir().unwrap();
+    let sentence = "the job's SDK speaks protocol version 1, this coordinator speaks 3";
+    coordinator.state.lock().unwrap().refusal = Some(Status::unimplemented(sentence));
+    let client = Client::start(config(&coordinator, folder.path(), 2)).unwrap();
+    assert_eq!(client.refusal(), None);
+    client.declare(declaration());
+    eventually("it is refused", || client.refusal().is_some());
+    assert_eq!(client.refusal().as_deref(), Some(sentence));
+    assert_eq!(client.directive(), Directive::Run);
+    // An upgrade of the coordinator mends it.
+    coordinator.state.lock().unwrap().refusal = None;
+    eventually("it is understood", || client.refusal().is_none());
+    client.close(S);
+}
+
 fn numbers(coordinator: &Coordinator) -> Vec<u64> {
     coordinator.state.lock().unwrap().events.keys().copied().collect()
 }

@@ -1,5 +1,6 @@
 //! Accordion: a small batch in critical regimes, a large one elsewhere.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::critical::{CriticalDetector, DetectorState, Measure};
@@ -9,7 +10,9 @@ use crate::Error;
 /// Moves between exactly two batch sizes, in one jump, by the change of the gradient's norm over a window of epochs.
 ///
 /// The gradient of a variable is summed over an epoch's steps; steps at the large batch count as the many small steps
-/// that they stand for, so that norms before and after a change can be compared.
+/// that they stand for. Even so a change of the batch alone moves the norm (the larger steps see steeper gradients), and
+/// would be taken for a critical regime: norms are compared between epochs of one batch size, and a change of it holds at
+/// least until the second check after it, unless the learning rate drops. See [`Self::across_changes`].
 ///
 /// Any drop of the learning rate between two epochs makes the next epochs critical until the next check: with a schedule
 /// that falls smoothly (cosine) the batch would stay small; use one that falls in steps.
@@ -25,6 +28,17 @@ pub struct Accordion {
     first_share: f64,
     decays: Vec<u64>,
     around: u64,
+    across_changes: bool,
+    /// The batch size of the epoch that was last checked, samples.
+    checked_at: Option<u64>,
+}
+
+/// What it remembers.
+#[derive(Debug, Serialize, Deserialize)]
+struct AccordionState {
+    #[serde(flatten)]
+    detector: DetectorState,
+    checked_at: Option<u64>,
 }
 
 impl Accordion {
@@ -42,6 +56,8 @@ impl Accordion {
             first_share: 0.0,
             decays: Vec::new(),
             around: 0,
+            across_changes: false,
+            checked_at: None,
         }
     }
 
@@ -86,6 +102,20 @@ impl Accordion {
         self.decays = decays.into_iter().collect();
         self.around = around;
         self
+    }
+
+    /// Compares norms across changes of the batch size too, as the published detector is written (default: no).
+    pub fn across_changes(mut self, compare: bool) -> Self {
+        self.across_changes = compare;
+        self
+    }
+
+    /// Whether the epoch that ended is checked, but at another batch size than the last one that was.
+    fn changed_since_check(&mut self, now: &Observation<'_>) -> bool {
+        if self.across_changes || !now.epoch.is_multiple_of(self.window) {
+            return false;
+        }
+        self.checked_at.replace(now.batch).is_some_and(|before| before != now.batch)
     }
 
     /// Why `epoch` must stay small, if a guard says so.
@@ -151,7 +181,11 @@ impl BatchPolicy for Accordion {
             return Ok(Choice::new(now.batch, "accordion decides at the end of epochs"));
         };
         let drops = now.next_lr < now.lr;
-        let critical = self.detector.observe(now.epoch, norms, drops);
+        let changed = self.changed_since_check(now);
+        let critical = match changed {
+            true => self.detector.rebase(norms, drops),
+            false => self.detector.observe(now.epoch, norms, drops),
+        };
         let ratio = self.detector.last_ratio();
         let estimate = ratio.is_finite().then_some(ratio);
         let choose = |batch, reason| Ok(Choice { batch, estimate, interval: None, reason });
@@ -160,6 +194,10 @@ impl BatchPolicy for Accordion {
         }
         if drops {
             return choose(self.small, "critical: the learning rate drops".to_owned());
+        }
+        if changed {
+            let batch = if critical { self.small } else { self.large };
+            return choose(batch, "the first check at this batch size".to_owned());
         }
         let (eta, change) = (self.eta, format!("change of the gradient norm {ratio:.3}"));
         if critical {
@@ -170,11 +208,14 @@ impl BatchPolicy for Accordion {
 
     fn state(&self) -> Value {
         // A plain struct of numbers always has a JSON form.
-        serde_json::to_value(self.detector.state()).unwrap_or(Value::Null)
+        let (detector, checked_at) = (self.detector.state().clone(), self.checked_at);
+        serde_json::to_value(AccordionState { detector, checked_at }).unwrap_or(Value::Null)
     }
 
     fn restore(&mut self, state: &Value) -> Result<(), Error> {
-        self.detector.restore(from_state::<DetectorState>("accordion", state)?);
+        let AccordionState { detector, checked_at } = from_state("accordion", state)?;
+        self.detector.restore(detector);
+        self.checked_at = checked_at;
         Ok(())
     }
 }

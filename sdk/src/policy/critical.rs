@@ -61,6 +61,14 @@ impl CriticalDetector {
         self.state.critical
     }
 
+    /// Takes the norms as those to compare with at the next check: they cannot be compared with the ones before. The
+    /// regime stays what it was.
+    pub fn rebase(&mut self, norms: &[f64], lr_drops: bool) -> bool {
+        self.state.before = Some(norms.to_vec());
+        self.state.critical |= lr_drops;
+        self.state.critical
+    }
+
     /// The relative change at the last check; for [`Measure::Majority`] the share of variables that changed by `eta` or
     /// more. Not a number before the second check.
     pub fn last_ratio(&self) -> f64 {

@@ -77,6 +77,17 @@ impl Coordinator {
         }
     }
 
+    /// Whether the coordinator can be spoken with.
+    ///
+    /// # Errors
+    /// It has refused this SDK's protocol.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self.client.as_ref().and_then(Client::refusal) {
+            Some(reason) => Err(Error::Coordinator(reason)),
+            None => Ok(()),
+        }
+    }
+
     /// How the session must end now, if the coordinator says so.
     pub(super) fn asked(&self) -> Option<Stop> {
         let (outcome, cause, deadline) = match self.client.as_ref()?.directive() {

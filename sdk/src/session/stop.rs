@@ -78,6 +78,7 @@ impl Session {
 
     /// If a stop was asked for: ends all loops. Returns whether they end.
     pub(super) fn stop_if_asked(&mut self) -> Result<bool, Error> {
+        self.coordinator.check()?;
         let own = self.stop_asked();
         if !self.any_worker(own.is_some())? {
             return Ok(false);

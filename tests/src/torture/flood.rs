@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use shockwave_proto::v1::client_client::ClientClient;
 use shockwave_proto::v1::{JobRequest, ListJobsRequest, RenewRequest, SubmitRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,6 +34,8 @@ const RENEWAL: Duration = Duration::from_millis(500);
 const ATTACK: Duration = Duration::from_secs(20);
 /// Connections that never speak, and as many that drip.
 const SILENT: usize = 300;
+/// By then each of them must have been closed.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Tasks that call with a bad token, one call after the other.
 const FLOODERS: usize = 8;
 /// Memory that an attack may cost, MiB.
@@ -109,7 +111,7 @@ async fn renew(trainer: Trainer) -> Result<Vec<f64>> {
 
 type Attack = tokio::task::JoinHandle<Result<()>>;
 
-/// Connections that say nothing, and some that say one byte a second.
+/// Connections that say nothing, and some that say one byte a second: all are closed in the end.
 fn silent(url: &str) -> Vec<Attack> {
     let address = url.rsplit('/').next().unwrap_or_default().to_owned();
     let one = |number: usize| {
@@ -118,8 +120,7 @@ fn silent(url: &str) -> Vec<Attack> {
             let mut stream = TcpStream::connect(&address).await?;
             let began = Instant::now();
             let mut byte = [0];
-            // Closed by the coordinator: at the latest when the flood is over.
-            while began.elapsed() < 2 * ATTACK {
+            while began.elapsed() < PATIENCE {
                 if number.is_multiple_of(2) && stream.write_all(b"P").await.is_err() {
                     return Ok(());
                 }
@@ -129,7 +130,7 @@ fn silent(url: &str) -> Vec<Attack> {
                     return Ok(());
                 }
             }
-            Ok(())
+            bail!("connection {number} says nothing and is still open")
         })
     };
     (0..2 * SILENT).map(one).collect()

@@ -2,7 +2,9 @@
 //! partitions, its numbers. P1 to P3 hold: every job ends with each sample trained once, and never
 //! runs twice at a time.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,6 +13,8 @@ use tempfile::TempDir;
 use super::job;
 use super::{Run, Scenario, Tally};
 use crate::coordinator::Coordinator;
+use crate::netns::{Namespaces, forbidden};
+use crate::programs::program;
 use crate::samples;
 use crate::slurm::{Slurm, missing};
 use crate::training::Training;
@@ -18,11 +22,19 @@ use crate::training::Training;
 /// The scenario.
 pub const SCENARIO: Scenario = Scenario {
     name: "slurm",
-    what: "P1 to P3: controller, node, drain, preemption, numbers, walltime, agent, freeze",
+    what: "P1 to P3: controller, node, drain, preemption, numbers, walltime, agent, freeze, cut",
     counts: "jobs that ended with each sample trained once",
-    runs: 160,
+    runs: 180,
     ci_runs: 0,
-    prepare,
+    prepare: |_| prepare("nodes_max = 1\nidle_s = 2\ngres = 'gpu:4'"),
+};
+
+/// The same where Slurm is asked anew for every lease.
+pub const EACH_LEASE: Scenario = Scenario {
+    name: "slurm-job",
+    what: "as slurm, with a Slurm job for every lease",
+    prepare: |_| prepare("nodes_max = 1\nmode = 'job'\noptions = ['--exclusive']"),
+    ..SCENARIO
 };
 
 const NODES: usize = 3;
@@ -50,9 +62,11 @@ enum Fault {
     Agent,
     /// Everything on the machine stands still past the lease, and goes on: as a cut that heals.
     Freeze,
+    /// The node's cable is pulled past the lease, and plugged in again.
+    Cut,
 }
 
-const FAULTS: [Fault; 8] = [
+const FAULTS: [Fault; 9] = [
     Fault::Controller,
     Fault::Node,
     Fault::Drain,
@@ -61,25 +75,47 @@ const FAULTS: [Fault; 8] = [
     Fault::Walltime,
     Fault::Agent,
     Fault::Freeze,
+    Fault::Cut,
 ];
+
+/// How long a freeze or a cut takes: past the lease's time, its grace and the agent's silence.
+const AWAY: Duration = Duration::from_secs(60);
 
 /// One Slurm for all runs, and its folder.
 struct Site {
     slurm: Slurm,
     folder: TempDir,
+    /// What the pool says beside the rest.
+    pool: &'static str,
 }
 
-fn prepare(_runs: u64) -> Result<Run> {
+fn prepare(pool: &'static str) -> Result<Run> {
     if let Some(what) = missing() {
         return Ok(Box::new(move |_, tally| {
             tally.note_max(&format!("skipped: {what}"), 1.0);
             Ok(())
         }));
     }
-    let folder = tempfile::tempdir()?;
-    let slurm = Slurm::start(&folder.path().join("slurm"), NODES, 4)?.context("no Slurm")?;
-    let mut site = Site { slurm, folder };
-    Ok(Box::new(move |seed, tally| site.run(seed, tally)))
+    let (mut site, mut apart): (Option<Site>, Option<Site>) = (None, None);
+    Ok(Box::new(move |seed, tally| {
+        if FAULTS[seed as usize % FAULTS.len()] != Fault::Cut {
+            if site.is_none() {
+                site = Site::start(pool, Slurm::start)?;
+            }
+            return site.as_mut().context("no Slurm")?.run(seed, tally);
+        }
+        if apart.is_none() {
+            apart = Site::start(pool, Slurm::start_apart)?;
+        }
+        match &mut apart {
+            Some(apart) => apart.run(seed, tally),
+            None => {
+                let why = forbidden().unwrap_or_default();
+                tally.note_sum(&format!("Cut: skipped, no network namespaces: {why}"), 1.0);
+                Ok(())
+            }
+        }
+    }))
 }
 
 /// A pilot as Slurm has it.
@@ -90,11 +126,24 @@ struct Pilot {
 }
 
 impl Site {
+    fn start(
+        pool: &'static str,
+        start: impl Fn(&Path, usize, usize) -> Result<Option<Slurm>>,
+    ) -> Result<Option<Self>> {
+        let folder = tempfile::tempdir()?;
+        let slurm = start(&folder.path().join("slurm"), NODES, 4)?;
+        Ok(slurm.map(|slurm| Self { slurm, folder, pool }))
+    }
+
     fn run(&mut self, seed: u64, tally: &mut Tally) -> Result<()> {
         let fault = FAULTS[seed as usize % FAULTS.len()];
         let folder = self.folder.path().join(format!("run{seed}"));
         let training = job::training(&folder.join("job"), EPOCHS);
         std::fs::create_dir_all(training.checkpoints())?;
+        // A run that failed may have left its pilot; this one must not be taken for ours.
+        self.slurm.run("scancel", &["--me"])?;
+        self.slurm
+            .wait_for("nothing runs", |slurm| slurm.jobs().is_ok_and(|jobs| jobs.is_empty()))?;
         let state = self.folder.path().join("slurm/state");
         let old = folder.join("old-state");
         copy_folder(&state, &old)?;
@@ -125,15 +174,35 @@ impl Site {
         let config = folder.join("serve.toml");
         let text = format!(
             "devices = 'none'\nround_s = 6\nttl_s = 12\nlead_s = 2\nplan_budget_s = 1\n\
-             min_run_s = 1\ngrace_s = 6\njobs = '{}'\n[[slurm]]\nname = 'low'\n\
-             partition = 'low'\nnodes_max = 1\nidle_s = 2\nwarning_s = 12\njoin_s = 60\n\
-             devices = 'cpu:1'\ndevices_per_node = 1\ngres = 'gpu:4'\n",
-            folder.join("jobs").display()
+             min_run_s = 1\ngrace_s = 6\njobs = '{}'\n{}[[slurm]]\nname = 'low'\n\
+             partition = 'low'\nwarning_s = 12\njoin_s = 60\ndevices = 'cpu:1'\n\
+             devices_per_node = 1\n{}\n",
+            folder.join("jobs").display(),
+            self.certificates(folder)?,
+            self.pool,
         );
         std::fs::write(&config, text)?;
         let slurm_conf = self.slurm.configuration().display().to_string();
         let arguments = format!("--config {}", config.display());
-        Coordinator::start_with(&folder.join("serve"), &arguments, &[("SLURM_CONF", &slurm_conf)])
+        let host = self.slurm.apart().map_or(Ipv4Addr::LOCALHOST, Namespaces::host);
+        let listen = format!("{host}:0");
+        let variables = [("SLURM_CONF", slurm_conf.as_str())];
+        Coordinator::start_at(&folder.join("serve"), &listen, &arguments, &variables)
+    }
+
+    /// Settings for the certificates that a coordinator needs whom other machines reach.
+    fn certificates(&self, folder: &Path) -> Result<String> {
+        let Some(apart) = self.slurm.apart() else { return Ok(String::new()) };
+        let at = folder.join("certs");
+        let host = apart.host().to_string();
+        let mut command = Command::new(program("shockwave"));
+        let made = command.arg("certificate").arg(&at).args(["--host", &host]).output()?;
+        ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let at = at.display();
+        Ok(format!(
+            "tls_certificate = '{at}/coordinator.pem'\ntls_key = '{at}/coordinator.key'\n\
+             tls_authority = '{at}/ca.pem'\n"
+        ))
     }
 
     /// The pilot that runs now.
@@ -180,9 +249,26 @@ impl Site {
             Fault::Agent => job::signal(&agent, libc::SIGKILL),
             Fault::Freeze => {
                 job::signal(&all, libc::SIGSTOP);
-                std::thread::sleep(Duration::from_secs(60));
+                std::thread::sleep(AWAY);
                 job::signal(&all, libc::SIGCONT);
             }
+            Fault::Cut => {
+                let apart = self.slurm.apart().context("no namespaces")?;
+                apart.cut(pilot.node)?;
+                self.see_single(training, AWAY)?;
+                apart.heal(pilot.node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks all the while whether the job runs twice: on the machine that is cut off, and elsewhere.
+    fn see_single(&self, training: &Training, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            let running = job::processes(training);
+            ensure!(running.len() <= 1, "it runs as {running:?}");
+            std::thread::sleep(Duration::from_millis(100));
         }
         Ok(())
     }

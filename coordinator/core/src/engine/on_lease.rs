@@ -2,6 +2,7 @@
 
 use super::{
     Action, Engine, KillReason, Outcome, ReleaseReason, YieldReason,
+    job::Job,
     lease::{KILLS_MAX, Killing, Lease, Yielding},
     reactor::Turn,
     state::time_limit_s,
@@ -141,7 +142,10 @@ impl Engine {
             let resumes_at = job.resumes_at();
             job.track.stop(now_s, resumes_at);
         }
-        job.wasted_gpu_s += lease.gpu_s(now_s - lease.lasting_s);
+        // What a plain command has done lasts once it is complete.
+        if !completes(job, &lease) {
+            job.wasted_gpu_s += lease.gpu_s(now_s - lease.lasting_s);
+        }
         if let Some(yielding) = &lease.yielding
             && yielding.reason != YieldReason::Ending
         {
@@ -160,10 +164,10 @@ impl Engine {
         let asked =
             lease.yielding.as_ref().is_some_and(|yielding| yielding.reason != YieldReason::Ending);
         let unstarted = matches!(lease.ending, Some(ReleaseReason::StartFailed { .. }));
+        if completes(job, lease) {
+            return self.end(id, Outcome::Finished { step: None }, turn);
+        }
         let why = match &lease.ending {
-            Some(ReleaseReason::Exited { code: 0 }) if job.terms.exit_zero_finishes && !asked => {
-                return self.end(id, Outcome::Finished { step: None }, turn);
-            }
             Some(ReleaseReason::StartFailed { why }) => why.clone(),
             Some(ReleaseReason::Killed) if lease.expired => "its lease was not renewed".into(),
             Some(ReleaseReason::Lost) if !asked => "how it ended is unknown".into(),
@@ -253,4 +257,12 @@ impl Engine {
             self.on_node_drained(node, why.to_owned(), turn);
         }
     }
+}
+
+/// Whether a lease's end is its job's completion: a plain command that ends by itself, and well.
+fn completes(job: &Job, lease: &Lease) -> bool {
+    let asked =
+        lease.yielding.as_ref().is_some_and(|yielding| yielding.reason != YieldReason::Ending);
+    let well = matches!(lease.ending, Some(ReleaseReason::Exited { code: 0 }));
+    well && job.terms.exit_zero_finishes && !asked
 }

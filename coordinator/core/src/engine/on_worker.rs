@@ -33,6 +33,8 @@ impl Engine {
             let start_s = turn.now_s - lease.granted_s;
             job.measure_start(start_s);
             job.wasted_gpu_s += lease.gpu_s(start_s);
+            // Its time limit counts from now on.
+            turn.touch(id);
         }
     }
 

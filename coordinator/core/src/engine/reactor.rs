@@ -105,6 +105,7 @@ impl Engine {
         self.advance(&mut turn);
         self.take_in(event, &mut turn);
         self.dispatch(&mut turn);
+        self.ask_early(&mut turn);
         self.rearm(&mut turn);
         turn.out
     }

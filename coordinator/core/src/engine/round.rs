@@ -5,7 +5,7 @@ use super::{
     on_job::invalid, reactor::Turn, select::Choice,
 };
 use crate::{
-    policies::mechanism::Mechanism,
+    policies::{Replan, mechanism::Mechanism},
     types::{JobId, NodeId},
 };
 
@@ -60,6 +60,23 @@ impl Engine {
             view,
             memory: self.policy.memory(),
         })));
+    }
+
+    /// A first plan as soon as there is a job: it says what is to come long before the round ends
+    /// for which the next one is made. Only for policies that decide anew before every round.
+    pub(super) fn ask_early(&mut self, turn: &mut Turn) {
+        let state = &self.state;
+        let wants = state.settings.planning == Planning::Beside
+            && self.policy.replan() == Replan::EveryRound
+            && state.mechanism.decision().is_none()
+            && state.question.is_none()
+            && state.clock.awake
+            && !state.clock.asked
+            && state.cluster.gpus() > 0;
+        if wants {
+            self.ask(turn);
+            self.state.clock.asked = false;
+        }
     }
 
     /// An answer that comes after the round was fixed serves the next one.

@@ -25,6 +25,12 @@ pub(super) struct Track {
     serving_since_s: Option<f64>,
     /// Epoch time that the predictor expects in the current regime, before one is measured.
     guess_s: Option<f64>,
+    /// Time, seconds, and epochs of the last position that was reported in this stretch of service;
+    /// the pace is taken from the first one on, for the first steps are slow.
+    pace_from: Option<(f64, f64)>,
+    /// Training time, seconds, and epochs between such reports in the current regime, over all
+    /// leases: a short one that stalls changes little.
+    paced: (f64, f64),
 }
 
 impl Track {
@@ -35,6 +41,7 @@ impl Track {
         }
         self.move_to(epochs_done);
         self.anchor_s = Some(at_s);
+        self.pace_from = None;
         self.serving_since_s.get_or_insert(at_s);
     }
 
@@ -43,6 +50,7 @@ impl Track {
         self.reported.attained_s = self.attained_s(at_s);
         self.serving_since_s = None;
         self.anchor_s = None;
+        self.pace_from = None;
         if !self.reported.regimes.is_empty() {
             self.move_to(epochs_done);
         }
@@ -70,6 +78,7 @@ impl Track {
             self.move_to(epochs_done);
         }
         self.anchor_s = self.anchor_s.map(|_| at_s);
+        self.pace_from = None;
         self.in_regime(batch)
     }
 
@@ -78,6 +87,10 @@ impl Track {
         if !self.reported.regimes.is_empty() {
             self.move_to(epochs_done.max(self.reported.epochs_done()));
             self.anchor_s = self.anchor_s.map(|_| at_s);
+            if let Some((since_s, from)) = self.pace_from.replace((at_s, epochs_done)) {
+                self.paced.0 += (at_s - since_s).max(0.0);
+                self.paced.1 += (epochs_done - from).max(0.0);
+            }
         }
     }
 
@@ -91,14 +104,22 @@ impl Track {
         self.reported.regimes.last().map(|regime| regime.batch)
     }
 
-    /// Epoch time of the current regime, measured or else expected, seconds.
+    /// Epoch time of the current regime: measured, by the pace so far, or else expected; seconds.
     pub(super) fn epoch_s(&self) -> Option<f64> {
-        self.reported.regimes.last().and_then(|regime| regime.epoch_s).or(self.guess_s)
+        let measured = self.reported.regimes.last().and_then(|regime| regime.epoch_s);
+        measured.or(self.paced_s()).or(self.guess_s)
+    }
+
+    /// Epoch time by the pace so far, before a whole epoch is measured, seconds.
+    fn paced_s(&self) -> Option<f64> {
+        let (time_s, epochs) = self.paced;
+        (epochs > SAME_EPOCH && time_s > 0.0).then(|| time_s / epochs)
     }
 
     /// Epoch time of the first regime, seconds.
     pub(super) fn first_epoch_s(&self) -> Option<f64> {
-        self.reported.regimes.first().and_then(|regime| regime.epoch_s).or(self.guess_s)
+        let first = self.reported.regimes.first().and_then(|regime| regime.epoch_s);
+        first.or_else(|| self.epoch_s())
     }
 
     /// Service time so far, seconds.
@@ -111,6 +132,9 @@ impl Track {
     pub(super) fn estimate(&self, now_s: f64, epochs_total: u32) -> JobProgress {
         let mut progress = self.reported.clone();
         progress.attained_s = self.attained_s(now_s);
+        if let Some(last) = progress.regimes.last_mut() {
+            last.epoch_s = last.epoch_s.or(self.paced_s());
+        }
         let done = progress.epochs_done();
         if let (Some(anchor), Some(epoch_s)) = (self.anchor_s, self.epoch_s()) {
             let gone = ((now_s - anchor) / epoch_s).max(0.0);
@@ -125,8 +149,14 @@ impl Track {
 
     fn push_regime(&mut self, batch: u32) {
         self.reported.regimes.push(RegimeRecord { batch, epochs: 0.0, epoch_s: None });
+        self.forget_pace();
+    }
+
+    /// Nothing is measured of the current regime yet.
+    fn forget_pace(&mut self) {
         self.measured = 0;
         self.guess_s = None;
+        self.paced = (0.0, 0.0);
     }
 
     /// Makes a regime of this batch size the current one.
@@ -135,8 +165,7 @@ impl Track {
             Some(last) if last.batch == batch => return false,
             Some(last) if last.epochs <= SAME_EPOCH => {
                 *last = RegimeRecord { batch, epochs: 0.0, epoch_s: None };
-                self.measured = 0;
-                self.guess_s = None;
+                self.forget_pace();
             }
             _ => self.push_regime(batch),
         }
@@ -155,6 +184,7 @@ impl Track {
             regimes.pop();
             self.measured = u32::from(regimes.last().is_some_and(|last| last.epoch_s.is_some()));
             self.guess_s = None;
+            self.paced = (0.0, 0.0);
         }
         let before: f64 = regimes.iter().rev().skip(1).map(|regime| regime.epochs).sum();
         if let Some(last) = regimes.last_mut() {
@@ -189,6 +219,39 @@ mod tests {
         let late = track.estimate(1e6, 10);
         assert!((late.epochs_done() - 2.999).abs() < 1e-9, "no epoch that was not reported");
         assert_eq!(track.estimate(1e6, 2).epochs_done(), 2.0);
+    }
+
+    /// An epoch may take an hour: how long is known as soon as a part of it is trained.
+    #[test]
+    fn the_pace_within_an_epoch_is_its_duration_until_one_is_measured() {
+        let mut track = Track::default();
+        track.start(90.0, 0.0, 32);
+        track.guess(Some(999.0));
+        track.position(100.0, 0.01);
+        assert_eq!(track.epoch_s(), Some(999.0), "the first steps are slow");
+        track.position(110.0, 0.26);
+        assert_eq!(track.epoch_s(), Some(40.0));
+        let seen = track.estimate(120.0, 10);
+        assert_eq!(seen.regimes[0].epoch_s, Some(40.0), "forecasts see it");
+        assert_eq!(seen.epochs_done(), 0.51);
+        track.stop(120.0, 0.5);
+        track.start(200.0, 0.5, 32);
+        track.position(204.0, 0.6);
+        track.position(208.0, 0.7);
+        assert!((track.epoch_s().unwrap() - 40.0).abs() < 1e-9, "the pause does not count");
+        track.stop(209.0, 0.7);
+        track.start(300.0, 0.7, 32);
+        track.position(301.0, 0.7);
+        track.position(307.0, 0.71);
+        let epoch_s = track.epoch_s().unwrap();
+        assert!((46.0..60.0).contains(&epoch_s), "a stall of 6 s is no epoch of 600 s: {epoch_s}");
+        track.epoch_done(220.0, 1.0, 32, 36.0);
+        assert_eq!(track.epoch_s(), Some(36.0), "a measured epoch is better");
+        track.regime(220.0, 1.0, 64);
+        assert_eq!(track.epoch_s(), None);
+        track.position(222.0, 1.05);
+        track.position(223.0, 1.1);
+        assert!((track.epoch_s().unwrap() - 20.0).abs() < 1e-9);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(crate) async fn cluster(shared: &Shared) -> Result<ClusterReply, Status> {
             coordinator_epoch: owner.store.epoch,
             version: env!("CARGO_PKG_VERSION").into(),
             active_jobs: owner.state.book.active().count() as u32,
+            pools: owner.pools.clone(),
         })
     };
     shared.handle.ask(ask).await

@@ -39,7 +39,7 @@ pub(super) async fn explain(shared: &Shared, id: u64) -> Result<ExplainReply, St
             _ => Vec::new(),
         };
         Ok(ExplainReply {
-            sentence: sentence(job, &it, &info.reason),
+            sentence: sentence(owner, job, &it, &info.reason),
             remedy: remedy(owner, job, &it),
             price: plan.planned.first().and_then(|round| round.price),
             lowest_price: later.reduce(f64::min),
@@ -58,17 +58,17 @@ pub(super) async fn explain(shared: &Shared, id: u64) -> Result<ExplainReply, St
     shared.handle.ask(ask).await
 }
 
-fn sentence(job: &Job, it: &Explanation, reason: &str) -> String {
+fn sentence(owner: &Owner, job: &Job, it: &Explanation, reason: &str) -> String {
     match &it.standing {
         Standing::Running { planned, yields_s, .. } => {
             let share = match it.rho_hat {
-                Some(rho) if rho > 1.0 => "it is behind its fair share",
+                Some(rho) if rho > 1.005 => "it is behind its fair share",
                 Some(_) => "it is within its fair share",
                 None => "nothing is known yet of its length",
             };
             let until = match (yields_s, planned.len()) {
                 (Some(_), _) => "it gives its devices back at the end of this round".to_owned(),
-                (None, 0) => "no later round is planned yet".to_owned(),
+                (None, 0) => no_later_round(owner, it).to_owned(),
                 (None, rounds) => format!("the plan has it in {rounds} later rounds"),
             };
             format!("it runs: {share}, and {until}")
@@ -79,6 +79,17 @@ fn sentence(job: &Job, it: &Explanation, reason: &str) -> String {
         },
         _ if reason.is_empty() => format!("job {} stands as it should", job.id),
         _ => reason.to_owned(),
+    }
+}
+
+/// Why a running job has no later round in the plan.
+fn no_later_round(owner: &Owner, it: &Explanation) -> &'static str {
+    let engine = &owner.state.engine;
+    let round_left_s = engine.boundary_s() - owner.now_s();
+    match it.progress.left_s {
+        Some(left_s) if left_s <= round_left_s => "it ends in this round as forecast",
+        _ if engine.decision().is_none() => "the first plan is made shortly before this round ends",
+        _ => "the next plan, shortly before this round ends, decides on its next rounds",
     }
 }
 
@@ -96,11 +107,18 @@ fn remedy(owner: &Owner, job: &Job, it: &Explanation) -> String {
         Standing::Queued { user_cap: true, .. } => {
             "the end of another of its user's jobs, or a larger cap".into()
         }
-        Standing::Queued { gpus_ahead, .. } => format!(
-            "a larger weight (now {}), {} fewer devices asked for ahead of it, or time: its fair \
-             share grows with every round of {round_s} s that it waits",
-            job.request.weight, gpus_ahead
-        ),
+        Standing::Queued { gpus_ahead, .. } => {
+            let ahead = match gpus_ahead {
+                0 => String::new(),
+                1 => ", one device less asked for ahead of it".to_owned(),
+                more => format!(", up to {more} devices less asked for ahead of it"),
+            };
+            format!(
+                "a larger weight (now {}){ahead}, or time: its fair share grows with every round \
+                 of {round_s} s that it waits",
+                job.request.weight
+            )
+        }
         Standing::Starting { .. } | Standing::Running { .. } | Standing::Yielding { .. } => {
             String::new()
         }
@@ -125,6 +143,14 @@ fn too_large(owner: &Owner, job: &Job) -> String {
                 known.join(" or ")
             ),
         };
+    }
+    let nodes = &owner.state.book.nodes;
+    let drained: Vec<&str> =
+        nodes.iter().filter(|(_, node)| node.drained).map(|(name, _)| name.as_str()).collect();
+    if let Some(first) = drained.first() {
+        return format!(
+            "`shockwave resume {first}`: it is drained and gives no device to new jobs"
+        );
     }
     let bytes = job.request.device_memory_bytes;
     let largest = engine

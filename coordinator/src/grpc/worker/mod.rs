@@ -57,12 +57,13 @@ fn fenced(owner: &Owner, lease: LeaseRef) -> Result<&Job, Status> {
     )))
 }
 
-/// Refuses peers that are too far away.
+/// Refuses peers that are too far away: not by the code that says that a lease is over, for whoever
+/// hears that ends resumable, and would come again and again.
 pub(super) fn check_version(theirs: u32, who: &str) -> Result<(), Status> {
     if theirs.abs_diff(PROTOCOL_VERSION) <= 1 {
         return Ok(());
     }
-    Err(Status::failed_precondition(format!(
+    Err(Status::unimplemented(format!(
         "{who} speaks protocol version {theirs}, this coordinator speaks {PROTOCOL_VERSION}; \
          versions must not differ by more than 1: update the older of the two"
     )))

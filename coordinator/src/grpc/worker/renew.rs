@@ -13,7 +13,8 @@ pub(super) async fn renew(
     lease: LeaseRef,
     position: Option<Position>,
 ) -> Result<Directive, Status> {
-    let position = position.map(check::position);
+    // Before its first step a process knows no position: what is known stays.
+    let position = position.filter(|it| it.batch > 0).map(check::position);
     shared.handle.ask(move |owner| take_renewal(owner, lease, position)).await
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::decide::{Act, Machine};
+use super::lease::Part;
 use super::pilot::Pilot;
 use super::settings::Pool;
 use super::{Launcher, facts, script};
@@ -23,7 +24,7 @@ impl Launcher {
     ) {
         let now_s = self.now_s();
         match act {
-            Act::Submit => self.submit(index).await,
+            Act::Submit => self.submit(index, None).await,
             Act::Dismiss(name) => {
                 let Some(machine) = machines.get(&name) else { return };
                 tracing::info!(node = machine.node, "a machine is given back");
@@ -32,20 +33,7 @@ impl Launcher {
                 }
                 self.dismiss(machine.node.clone()).await;
             }
-            Act::Cancel(name, failed) => {
-                if let Some(why) = failed {
-                    self.failed(index, &name, &why);
-                }
-                tracing::info!(name, "a Slurm job is ended");
-                match self.slurm.cancel(&name).await {
-                    Ok(()) => {
-                        if let Some(pilot) = self.pilots.get_mut(&name) {
-                            pilot.sight.cancelled_s = Some(now_s);
-                        }
-                    }
-                    Err(error) => self.tell_trouble(&error.to_string()),
-                }
-            }
+            Act::Cancel(name, failed) => self.cancel(index, name, failed).await,
             Act::Lose(name) => {
                 if let Some(machine) = machines.get(&name) {
                     let state = self.pilots.get_mut(&name).and_then(|it| it.sight.seen.clone());
@@ -60,6 +48,23 @@ impl Launcher {
         }
     }
 
+    /// Has Slurm end a job; why that is a failure, if it is one.
+    pub(super) async fn cancel(&mut self, index: usize, name: String, failed: Option<String>) {
+        if let Some(why) = failed {
+            self.failed(index, &name, &why);
+        }
+        tracing::info!(name, "a Slurm job is ended");
+        match self.slurm.cancel(&name).await {
+            Ok(()) => {
+                let now_s = self.now_s();
+                if let Some(pilot) = self.pilots.get_mut(&name) {
+                    pilot.sight.cancelled_s = Some(now_s);
+                }
+            }
+            Err(error) => self.tell_trouble(&error.to_string()),
+        }
+    }
+
     async fn dismiss(&self, node: String) {
         let ask = move |owner: &mut crate::service::owner::Owner| {
             owner.dismissed.insert(node.clone());
@@ -69,35 +74,44 @@ impl Launcher {
         let _ = self.shared.handle.ask(ask).await;
     }
 
-    /// Asks Slurm for a node: written down first.
-    async fn submit(&mut self, index: usize) {
+    /// Asks Slurm for a node, or for what one lease's part needs: written down first.
+    pub(super) async fn submit(&mut self, index: usize, part: Option<&Part>) {
         let now_s = self.now_s();
         // A failure may have been counted since this was decided.
         if self.pools[index].standing.not_before_s > now_s {
             return;
         }
         let pool = self.pools[index].pool.clone();
-        let pilot = self.pilots.add(&pool.name, now_s);
+        let pilot = self.pilots.add(&pool.name, part.map(|part| part.carries.clone()), now_s);
         if !self.save() {
             self.pilots.all.pop();
             return;
         }
         self.passes.send_replace(Arc::new(self.pilots.passes()));
-        let answer = self.hand_in(index, &pool, &pilot).await;
+        let answer = self.hand_in(index, &pool, &pilot, part).await;
         let answered_s = self.now_s();
         if let Some(known) = self.pilots.get_mut(&pilot.name) {
             known.sight.asked_s = answered_s;
             known.sight.refused.clone_from(&answer.as_ref().err().cloned());
         }
         match answer {
-            Ok(()) => tracing::info!(name = pilot.name, "Slurm is asked for a node"),
+            Ok(()) => {
+                let job = part.map(|part| part.carries.job);
+                tracing::info!(name = pilot.name, job, "Slurm is asked for a node");
+            }
             // Whether it is there all the same is seen in the queue.
             Err(why) => self.back_off(index, &pilot.name, &why),
         }
         self.looked_s = self.looked_s.min(answered_s - super::LOOK.1.as_secs_f64() + 1.0);
     }
 
-    async fn hand_in(&self, index: usize, pool: &Pool, pilot: &Pilot) -> Result<(), String> {
+    async fn hand_in(
+        &self,
+        index: usize,
+        pool: &Pool,
+        pilot: &Pilot,
+        part: Option<&Part>,
+    ) -> Result<(), String> {
         let folder = self.site.folder().join(&pilot.name);
         let text = |error: FileError| error.to_string();
         make_folder(&folder).map_err(text)?;
@@ -108,8 +122,24 @@ impl Launcher {
             .filter(|(_, (until_s, _))| *until_s > now_s)
             .map(|(host, _)| host.clone())
             .collect();
-        let options = script::options(pool, &pilot.name, &folder, pool.devices_per_node, &exclude);
-        let script = script::pilot(&self.site, pool, &pilot.name, &folder);
+        let own = part.and_then(|part| pool.accounts.get(&part.user));
+        let comment = part.map(|part| {
+            let carries = &part.carries;
+            format!(
+                "shockwave job={} lease={} user={}",
+                carries.job, carries.lease_epoch, part.user
+            )
+        });
+        let ask = script::Ask {
+            pool,
+            name: &pilot.name,
+            folder: &folder,
+            devices: part.map_or(pool.devices_per_node, |part| part.carries.devices),
+            exclude: &exclude,
+            account: own.unwrap_or(&pool.account),
+            comment: comment.as_deref().unwrap_or_default(),
+        };
+        let (options, script) = (script::options(&ask), script::agent(&self.site, &ask));
         self.slurm.submit(&options, &script).await.map_err(|error| error.to_string())
     }
 
@@ -131,6 +161,7 @@ impl Launcher {
         let now_s = self.now_s();
         let state = &mut self.pools[index];
         state.failures = state.failures.saturating_add(1);
+        why.clone_into(&mut state.last_failure);
         let wait_s = BACKOFF_S.0 * f64::from(2_u32.saturating_pow(state.failures - 1));
         let wait_s = wait_s.min(BACKOFF_S.1);
         state.standing.not_before_s = now_s + wait_s;
@@ -143,7 +174,7 @@ impl Launcher {
         );
     }
 
-    async fn forget(
+    pub(super) async fn forget(
         &mut self,
         index: usize,
         name: &str,

@@ -5,9 +5,9 @@ use super::queue::Phase;
 use super::settings::Pool;
 
 /// Times in a row that Slurm must not list a job before it counts as gone.
-const ABSENT_MAX: u32 = 2;
+pub(super) const ABSENT_MAX: u32 = 2;
 /// How long an order to a pilot may take before a stronger one follows, seconds.
-const OBEY_S: f64 = 60.0;
+pub(super) const OBEY_S: f64 = 60.0;
 /// How long an agent may be silent after Slurm has called its job over, seconds.
 const SILENT_S: f64 = 5.0;
 

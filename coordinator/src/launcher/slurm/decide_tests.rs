@@ -24,7 +24,15 @@ fn pilot(name: &str, state: &str) -> Pilot {
         host: "n1".into(),
     });
     let sight = Sight { seen, active_s: Some(0.0), ..Sight::default() };
-    Pilot { name: name.into(), pool: "low".into(), nonce: String::new(), has_joined: false, sight }
+    Pilot {
+        name: name.into(),
+        pool: "low".into(),
+        nonce: String::new(),
+        has_joined: false,
+        carries: None,
+        is_recalled: false,
+        sight,
+    }
 }
 
 fn machine(leases: u32) -> Machine {

@@ -7,10 +7,11 @@ use shockwave_core::engine::Demand;
 use shockwave_core::types::NodeId;
 
 use super::decide::Machine;
-use super::settings::Pool;
+use super::settings::{Mode, Pool};
 use crate::grpc::agent::LEAVING;
 use crate::service::Shared;
 use crate::service::book::Node;
+use crate::service::carriers::PLACE;
 use crate::service::owner::Owner;
 use crate::service::record::Record;
 
@@ -53,6 +54,8 @@ pub(super) fn gather(owner: &Owner, pools: &[Pool], prefix: &str) -> Facts {
                 machine.leases = leases.get(name.as_str()).copied().unwrap_or(0);
                 facts.machines.insert(pilot.to_owned(), machine);
             }
+            // A place is what a pool may have, not what is there anyway.
+            None if node.instance == PLACE => {}
             None if !node.lost && why.is_none() => fixed += node.devices.len() as u64,
             None => {}
         }
@@ -102,7 +105,9 @@ fn share_out<'a>(
         }
         let fits = |pool: &Pool| {
             let kind = demand.kind.as_ref();
-            demand.node.is_none()
+            // The other mode asks for what leases need once they are granted.
+            pool.mode == Mode::Pilot
+                && demand.node.is_none()
                 && gpus <= whole(pool)
                 && kind.is_none_or(|kind| pool.kind.is_empty() || pool.kind == *kind)
                 && !(demand.one_node && gpus > u64::from(pool.devices_per_node))

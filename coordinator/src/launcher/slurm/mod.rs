@@ -10,13 +10,17 @@
 //! or the lease's own time does: a machine that is cut off may still train.
 
 mod act;
+mod carry;
 mod command;
 mod decide;
 mod facts;
+mod lease;
 pub mod pilot;
-mod queue;
+mod places;
+pub mod queue;
 mod script;
 pub mod settings;
+mod share;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +35,7 @@ use self::pilot::Pilots;
 use self::queue::{Phase, Queue};
 use self::script::Site;
 use self::settings::Pool;
-use super::Pass;
+use super::{Carries, Pass};
 use crate::files::{FileError, make_folder, write_atomic};
 use crate::service::Shared;
 
@@ -66,6 +70,8 @@ struct State {
     standing: Standing,
     /// Failures in a row.
     failures: u32,
+    /// What the last of them said; empty: there was none since an agent has joined.
+    last_failure: String,
     /// Until when a host is not asked for, seconds, and its failures.
     hosts: BTreeMap<String, (f64, u32)>,
 }
@@ -83,6 +89,8 @@ struct Launcher {
     trouble: String,
     /// Slurm jobs with our prefix that nobody wants, and how often they were seen.
     strays: BTreeMap<String, u32>,
+    /// Slurm jobs that have failed for parts of leases.
+    failed_parts: BTreeMap<Carries, u32>,
 }
 
 /// Starts the launcher.
@@ -105,8 +113,13 @@ pub fn start(parts: Parts, stop: watch::Receiver<bool>) -> Result<(), FileError>
         write_atomic(&copy, &content)?;
         site.authority = Some(copy);
     }
-    let pool =
-        |pool| State { pool, standing: Standing::default(), failures: 0, hosts: BTreeMap::new() };
+    let pool = |pool| State {
+        pool,
+        standing: Standing::default(),
+        failures: 0,
+        last_failure: String::new(),
+        hosts: BTreeMap::new(),
+    };
     let launcher = Launcher {
         shared: parts.shared,
         site,
@@ -118,6 +131,7 @@ pub fn start(parts: Parts, stop: watch::Receiver<bool>) -> Result<(), FileError>
         looked_s: f64::NEG_INFINITY,
         trouble: String::new(),
         strays: BTreeMap::new(),
+        failed_parts: BTreeMap::new(),
     };
     tokio::spawn(launcher.run(stop));
     Ok(())
@@ -125,11 +139,14 @@ pub fn start(parts: Parts, stop: watch::Receiver<bool>) -> Result<(), FileError>
 
 impl Launcher {
     async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let bell = self.shared.handle.ask(|owner| Ok(owner.place_bell())).await;
+        let Ok(mut places) = bell else { return };
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
+                Ok(()) = places.changed() => {}
                 _ = stop.changed() => return,
             }
             if self.step().await.is_none() {
@@ -150,7 +167,11 @@ impl Launcher {
         }
         let pools: Vec<Pool> = self.pools.iter().map(|state| state.pool.clone()).collect();
         let prefix = self.pilots.prefix.clone();
-        let facts = self.shared.handle.ask(move |owner| Ok(facts::gather(owner, &pools, &prefix)));
+        let infos = self.pool_infos();
+        let facts = self.shared.handle.ask(move |owner| {
+            owner.pools = infos;
+            Ok(facts::gather(owner, &pools, &prefix))
+        });
         let facts = match facts.await {
             Ok(facts) => facts,
             Err(status) if status.message().contains("shutting down") => return None,
@@ -158,6 +179,7 @@ impl Launcher {
         };
         self.note(&facts.machines);
         self.sweep_machines(&facts.machines).await;
+        self.carry_leases().await;
         for index in 0..self.pools.len() {
             self.pools[index].standing.wanted = facts.wanted[index];
             for act in self.decide(index, &facts.machines) {
@@ -261,11 +283,17 @@ impl Launcher {
                 }
             }
         }
-        if joined.is_empty() {
+        self.note_joined(&joined);
+    }
+
+    /// Agents of these pools have joined: so it can be done.
+    fn note_joined(&mut self, pools: &[String]) {
+        if pools.is_empty() {
             return;
         }
-        for state in self.pools.iter_mut().filter(|state| joined.contains(&state.pool.name)) {
+        for state in self.pools.iter_mut().filter(|state| pools.contains(&state.pool.name)) {
             state.failures = 0;
+            state.last_failure.clear();
         }
         self.save();
     }
@@ -281,7 +309,8 @@ impl Launcher {
     fn decide(&mut self, index: usize, machines: &BTreeMap<String, Machine>) -> Vec<Act> {
         let now_s = self.now_s();
         let state = &mut self.pools[index];
-        let pilots = self.pilots.all.iter().filter(|pilot| pilot.pool == state.pool.name);
+        let pilots = self.pilots.all.iter();
+        let pilots = pilots.filter(|it| it.pool == state.pool.name && it.carries.is_none());
         let carried: Vec<_> = pilots.map(|pilot| (pilot, machines.get(&pilot.name))).collect();
         if decide::has_surplus(&state.pool, state.standing, &carried) {
             state.standing.surplus_s.get_or_insert(now_s);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::queue::Seen;
 use crate::files::{FileError, read_json, write_json};
-use crate::launcher::Pass;
+use crate::launcher::{Carries, Pass};
 use crate::secrets;
 
 /// Version of the file.
@@ -25,6 +25,12 @@ pub struct Pilot {
     /// Whether its agent has joined.
     #[serde(default)]
     pub has_joined: bool,
+    /// The one lease that it carries; none: it carries a machine for any.
+    #[serde(default)]
+    pub carries: Option<Carries>,
+    /// Whether an earlier start of the coordinator has asked for it: its agent may have joined then.
+    #[serde(skip)]
+    pub is_recalled: bool,
     /// What has been seen of it since this start of the coordinator.
     #[serde(skip)]
     pub sight: Sight,
@@ -77,7 +83,8 @@ impl Pilots {
     /// The file is there and cannot be read.
     pub fn open(state_dir: &Path, secret: &str) -> Result<Self, FileError> {
         let path = state_dir.join("slurm.json");
-        let all = read_json::<File>(&path)?.map(|file| file.pilots).unwrap_or_default();
+        let mut all = read_json::<File>(&path)?.map(|file| file.pilots).unwrap_or_default();
+        all.iter_mut().for_each(|pilot| pilot.is_recalled = true);
         let id = secrets::digest(&format!("{secret}/slurm"));
         Ok(Self { path, secret: secret.to_owned(), prefix: format!("sw{}-", &id[..6]), all })
     }
@@ -91,13 +98,15 @@ impl Pilots {
     }
 
     /// One more, not written down yet.
-    pub fn add(&mut self, pool: &str, now_s: f64) -> Pilot {
+    pub fn add(&mut self, pool: &str, carries: Option<Carries>, now_s: f64) -> Pilot {
         let nonce = secrets::random_hex(16);
         let pilot = Pilot {
             name: format!("{}{pool}-{}", self.prefix, &nonce[..8]),
             pool: pool.to_owned(),
             nonce,
             has_joined: false,
+            carries,
+            is_recalled: false,
             sight: Sight { asked_s: now_s, ..Sight::default() },
         };
         self.all.push(pilot.clone());
@@ -122,6 +131,7 @@ impl Pilots {
         let pass = |pilot: &Pilot| Pass {
             pilot: pilot.name.clone(),
             digest: secrets::digest(&self.token(pilot)),
+            carries: pilot.carries.clone(),
         };
         self.all.iter().map(pass).collect()
     }
@@ -136,8 +146,8 @@ mod tests {
     fn what_is_wanted_outlives_the_coordinator() {
         let folder = tempfile::tempdir().unwrap();
         let mut pilots = Pilots::open(folder.path(), "secret").unwrap();
-        let first = pilots.add("low", 1.0);
-        let second = pilots.add("low", 1.0);
+        let first = pilots.add("low", None, 1.0);
+        let second = pilots.add("low", None, 1.0);
         pilots.save().unwrap();
         assert!(first.name.starts_with(&pilots.prefix) && first.name != second.name);
         assert_ne!(pilots.token(&first), pilots.token(&second));

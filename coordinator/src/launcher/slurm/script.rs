@@ -33,19 +33,33 @@ impl Site {
     }
 }
 
-/// Options of sbatch for one job of a pool.
+/// One Slurm job to be asked for.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// Its pool.
+    pub pool: &'a Pool,
+    /// Its name.
+    pub name: &'a str,
+    /// Its folder.
+    pub folder: &'a Path,
+    /// Devices of one node.
+    pub devices: u32,
+    /// Hosts that it must not be on.
+    pub exclude: &'a [String],
+    /// Account; empty: the user's default.
+    pub account: &'a str,
+    /// What Slurm's accounting shows beside it; empty: nothing.
+    pub comment: &'a str,
+}
+
+/// Options of sbatch.
 #[must_use]
-pub fn options(
-    pool: &Pool,
-    name: &str,
-    folder: &Path,
-    devices: u32,
-    exclude: &[String],
-) -> Vec<String> {
+pub fn options(ask: &Ask<'_>) -> Vec<String> {
+    let pool = ask.pool;
     let minutes = (pool.walltime_s / 60.0).ceil() as u64;
     let warning_s = pool.warning_s.ceil() as u64;
     let mut options = vec![
-        format!("--job-name={name}"),
+        format!("--job-name={}", ask.name),
         "--nodes=1".into(),
         "--ntasks=1".into(),
         // A round never ends by requeueing: what comes back would carry an old lease.
@@ -53,22 +67,28 @@ pub fn options(
         "--open-mode=append".into(),
         "--chdir=/".into(),
         "--input=/dev/null".into(),
-        format!("--output={}", folder.join("log").display()),
+        format!("--output={}", ask.folder.join("log").display()),
         format!("--time={minutes}"),
         // USR1 would collide with NCCL.
         format!("--signal=B:USR2@{warning_s}"),
     ];
-    let gres = pool.gres_for(devices);
-    let cpus = if pool.cpus_per_node > 0 { pool.cpus_per_node.to_string() } else { String::new() };
+    let gres = pool.gres_for(ask.devices);
+    let cpus = match pool.cpus_for(ask.devices) {
+        0 => String::new(),
+        cpus => cpus.to_string(),
+    };
+    let memory = pool.memory_for(ask.devices).unwrap_or_default();
+    let exclude = ask.exclude.join(",");
     let given = [
-        ("partition", &pool.partition),
-        ("account", &pool.account),
+        ("partition", pool.partition.as_str()),
+        ("account", ask.account),
         ("qos", &pool.qos),
         ("constraint", &pool.constraint),
         ("gres", &gres),
         ("cpus-per-task", &cpus),
-        ("mem", &pool.memory),
-        ("exclude", &exclude.join(",")),
+        ("mem", &memory),
+        ("comment", ask.comment),
+        ("exclude", &exclude),
     ];
     let given = given.into_iter().filter(|(_, value)| !value.is_empty());
     options.extend(given.map(|(name, value)| format!("--{name}={value}")));
@@ -76,15 +96,20 @@ pub fn options(
     options
 }
 
-/// The script of a pilot: the agent in its place.
+/// The script: the agent in its place.
 #[must_use]
-pub fn pilot(site: &Site, pool: &Pool, name: &str, folder: &Path) -> String {
+pub fn agent(site: &Site, ask: &Ask<'_>) -> String {
+    let (pool, name, folder) = (ask.pool, ask.name, ask.folder);
     let scratch = match pool.scratch.as_os_str().is_empty() {
         true => folder.join("agent"),
         false => pool.scratch.join(name),
     };
     let devices = match pool.devices.as_str() {
         "slurm" => "\"gpu:${CUDA_VISIBLE_DEVICES:-$SLURM_JOB_GPUS}\"".to_owned(),
+        // A lease's part of the slots, in the mode that asks for one.
+        list if list.starts_with("cpu:") && ask.devices != pool.devices_per_node => {
+            quote(&format!("cpu:{}", ask.devices))
+        }
         list => quote(list),
     };
     let path = |path: &Path| quote(&path.display().to_string());
@@ -124,10 +149,22 @@ mod tests {
         }
     }
 
+    fn ask<'a>(pool: &'a Pool, folder: &'a str, devices: u32) -> Ask<'a> {
+        Ask {
+            pool,
+            name: "sw1-low-ab",
+            folder: Path::new(folder),
+            devices,
+            exclude: &[],
+            account: &pool.account,
+            comment: "",
+        }
+    }
+
     #[test]
     fn the_script_quotes_what_it_is_given() {
         let pool = Pool { name: "low".into(), devices_per_node: 4, ..Pool::default() };
-        let script = pilot(&site(), &pool, "sw1-low-ab", Path::new("/f/sw1-low-ab"));
+        let script = agent(&site(), &ask(&pool, "/f/sw1-low-ab", 4));
         let expected = "#!/bin/sh\nexec '/opt/shockwave' agent --pilot --warning-s 60 --walltime-s \
             14340 --coordinator 'https://head:7433' --token-file '/f/sw1-low-ab/token' --node \
             \"${SLURMD_NODENAME:-$(hostname)}.\"'sw1-low-ab' --devices \
@@ -141,6 +178,7 @@ mod tests {
         let pool = Pool {
             name: "low".into(),
             partition: "preempt".into(),
+            devices_per_node: 4,
             account: "ml".into(),
             gres_type: "a100".into(),
             cpus_per_node: 32,
@@ -150,8 +188,8 @@ mod tests {
             warning_s: 30.5,
             ..Pool::default()
         };
-        let folder = Path::new("/f");
-        let given = options(&pool, "sw1-low-ab", folder, 4, &["n1".into(), "n2".into()]);
+        let exclude = ["n1".to_owned(), "n2".to_owned()];
+        let given = options(&Ask { exclude: &exclude, ..ask(&pool, "/f", 4) });
         let expected = [
             "--job-name=sw1-low-ab",
             "--nodes=1",
@@ -172,5 +210,15 @@ mod tests {
             "--exclusive",
         ];
         assert_eq!(given, expected);
+        let part = options(&Ask { account: "ada", comment: "job 7", ..ask(&pool, "/f", 1) });
+        for word in [
+            "--account=ada",
+            "--gres=gpu:a100:1",
+            "--cpus-per-task=8",
+            "--mem=51200M",
+            "--comment=job 7",
+        ] {
+            assert!(part.iter().any(|it| it == word), "{word}: {part:?}");
+        }
     }
 }

@@ -1,8 +1,31 @@
 //! A pool of machines that Slurm lends, as the settings file describes it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+/// What a Slurm job is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// It carries a machine, and leases come and go on it.
+    #[default]
+    Pilot,
+    /// It carries one lease: Slurm is asked anew for each.
+    Job,
+}
+
+impl Mode {
+    /// As the settings file has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pilot => "pilot",
+            Self::Job => "job",
+        }
+    }
+}
 
 /// `[[slurm]]` in the settings file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -10,6 +33,8 @@ use serde::{Deserialize, Serialize};
 pub struct Pool {
     /// Its name, part of the Slurm jobs' names.
     pub name: String,
+    /// Whether a Slurm job carries a machine or one lease.
+    pub mode: Mode,
     /// `sbatch --partition`; empty: the site's default.
     pub partition: String,
     /// `sbatch --account`; empty: the user's default.
@@ -55,6 +80,8 @@ pub struct Pool {
     pub program: PathBuf,
     /// Folder for what agents must remember; empty: `.pilots` in the jobs' folder.
     pub scratch: PathBuf,
+    /// With `mode = "job"`: `sbatch --account` for the leases of a user; others get `account`.
+    pub accounts: BTreeMap<String, String>,
 }
 
 impl Default for Pool {
@@ -62,6 +89,7 @@ impl Default for Pool {
         let empty = String::new;
         Self {
             name: empty(),
+            mode: Mode::Pilot,
             partition: empty(),
             account: empty(),
             qos: empty(),
@@ -83,6 +111,7 @@ impl Default for Pool {
             join_s: 120.0,
             program: PathBuf::new(),
             scratch: PathBuf::new(),
+            accounts: BTreeMap::new(),
         }
     }
 }
@@ -137,6 +166,7 @@ impl Pool {
         if !(1..=1000).contains(&self.backlog) {
             return wrong("backlog", self.backlog.to_string(), "1 to 1000");
         }
+        self.check_mode()?;
         self.check_times()
     }
 
@@ -207,7 +237,7 @@ pub fn check_all(pools: &[Pool], has_jobs: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn has_space(text: &str) -> bool {
+pub(super) fn has_space(text: &str) -> bool {
     text.chars().any(|it| it.is_whitespace() || it.is_control())
 }
 
@@ -217,63 +247,4 @@ fn is_option(text: &str) -> bool {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn pool(more: &str) -> Result<Pool, toml::de::Error> {
-        toml::from_str(&format!("name = 'low'\nnodes_max = 3\ndevices_per_node = 4\n{more}"))
-    }
-
-    #[test]
-    fn what_is_not_said_has_a_default() {
-        let pool = pool("").unwrap();
-        pool.check().unwrap();
-        assert_eq!((pool.nodes_min, pool.backlog), (0, 1));
-        assert_eq!(pool.gres_for(4), "gpu:4");
-    }
-
-    /// The examples in docs/slurm.md can be used as they are.
-    #[test]
-    fn the_documented_pools_are_right() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/slurm.md");
-        let page = std::fs::read_to_string(page).unwrap();
-        let examples: Vec<&str> =
-            page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-        assert!(examples.len() >= 2);
-        #[derive(Deserialize)]
-        struct File {
-            slurm: Vec<Pool>,
-        }
-        let read = |text: &&str| toml::from_str::<File>(text).unwrap().slurm;
-        let pools = examples.iter().flat_map(read);
-        pools.for_each(|pool| pool.check().unwrap());
-        let all = toml::to_string(&Pool { name: "low".into(), ..Pool::default() }).unwrap();
-        for key in all.lines().filter_map(|line| line.split(" = ").next()) {
-            assert!(page.contains(&format!("\n{key} = ")), "{key} is not documented");
-        }
-    }
-
-    #[test]
-    fn types_and_words_of_ones_own() {
-        assert_eq!(pool("gres_type = 'a100'").unwrap().gres_for(2), "gpu:a100:2");
-        assert_eq!(pool("gres = 'gpu:h100:8,shard:2'").unwrap().gres_for(2), "gpu:h100:8,shard:2");
-        assert_eq!(pool("devices = 'cpu:4'").unwrap().gres_for(4), "");
-    }
-
-    #[test]
-    fn what_cannot_be_is_named() {
-        let check = |more: &str, field: &str| {
-            let error = pool(more).unwrap().check().unwrap_err();
-            assert_eq!((error.pool.as_str(), error.field), ("low", field));
-        };
-        check("partition = 'a b'", "partition");
-        check("options = ['exclusive']", "options");
-        check("devices = 'tpu'", "devices");
-        check("nodes_min = 4", "nodes_min");
-        check("backlog = 0", "backlog");
-        check("walltime_s = 5", "walltime_s");
-        check("idle_s = nan", "idle_s");
-        check("walltime_s = 100\nwarning_s = 60", "warning_s");
-        assert!(pool("partitoin = 'x'").unwrap_err().to_string().contains("partitoin"));
-    }
-}
+mod tests;

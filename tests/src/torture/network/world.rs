@@ -36,7 +36,7 @@ const SECRET: &str = "torture";
 /// What happens at a moment.
 #[derive(Clone, Debug)]
 enum Event {
-    Arrives(usize, Packet),
+    Arrives(usize, Box<Packet>),
     /// The log is durable up to here, in this incarnation.
     Written(u64, u64),
     Step,
@@ -296,10 +296,10 @@ impl World {
 
     fn happens(&mut self, event: Event, tally: &mut Tally) -> Result<()> {
         match event {
-            Event::Arrives(machine, Packet::Up(up, sent_s)) => self.handle(machine, up, sent_s),
-            Event::Arrives(machine, Packet::Down(down, sent_s)) => {
-                self.hear(machine, down, sent_s, tally)?;
-            }
+            Event::Arrives(machine, packet) => match *packet {
+                Packet::Up(up, sent_s) => self.handle(machine, up, sent_s),
+                Packet::Down(down, sent_s) => self.hear(machine, down, sent_s, tally)?,
+            },
             Event::Written(epoch, number) if epoch == self.epoch && self.owner.is_some() => {
                 self.written(number);
             }

@@ -70,6 +70,45 @@ fn exit_code_zero_finishes_only_plain_commands() {
     }
 }
 
+/// Shorter than the time between two signs of life, and between two rounds.
+#[test]
+fn a_short_time_limit_is_kept_to_the_second() {
+    let mut world = World::new(&[1]);
+    submit(&mut world, |submission| submission.terms.time_limit_s = Some(3.0));
+    world.orders();
+    world.until(2.0);
+    world.started(1, 1);
+    world.until(4.9);
+    assert_eq!(world.orders(), Vec::<String>::new());
+    world.until(5.0);
+    assert_eq!(world.orders(), ["yield 1.1 by 35", "end 1: TimeLimit"]);
+}
+
+/// Complete is complete: only its start was not used for what it did.
+#[test]
+fn what_a_finished_plain_command_has_run_is_not_wasted() {
+    for (code, wasted_gpu_s) in [(0, 5.0), (1, 25.0)] {
+        let mut world = World::new(&[1]);
+        submit(&mut world, |submission| {
+            submission.terms.exit_zero_finishes = true;
+            submission.terms.retries = Some(0);
+        });
+        world.until(5.0);
+        world.started(1, 1);
+        world.until(25.0);
+        world.gone(1, 1, "a", ReleaseReason::Exited { code });
+        let ends: Vec<f64> = world
+            .said()
+            .iter()
+            .filter_map(|action| match action {
+                Action::JobEnded { summary, .. } => Some(summary.wasted_gpu_s),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ends, [wasted_gpu_s], "exit code {code}");
+    }
+}
+
 #[test]
 fn a_time_limit_ends_a_job() {
     let mut world = World::new(&[1]);

@@ -170,12 +170,17 @@ fn a_plan_beside_the_round_is_used_and_a_late_one_does_not_delay() {
         plans.collect()
     };
     let asked = requests(world.said());
-    assert_eq!(asked.len(), 1);
-    assert_eq!((asked[0].due_s, asked[0].view.round), (90.0, 1));
-    let answer = asked[0].answer(&mut LeastServed).unwrap();
+    // At once, for the first plan there is, and before the round is fixed.
+    assert_eq!(asked.len(), 2);
+    assert!(asked.iter().all(|it| (it.due_s, it.view.round) == (90.0, 1)), "{asked:?}");
+    assert_eq!(asked[0].view.jobs.len(), 1);
+    let late = asked[0].answer(&mut LeastServed).unwrap();
+    world.tell(Event::Planned(Box::new(late)));
+    assert_eq!(world.orders(), ["refuse -: plan 1 is not the one asked for"]);
+    let answer = asked[1].answer(&mut LeastServed).unwrap();
     world.tell(Event::Planned(Box::new(answer.clone())));
     world.tell(Event::Planned(Box::new(answer)));
-    assert_eq!(world.orders(), ["refuse -: plan 1 is not the one asked for"]);
+    assert_eq!(world.orders(), ["refuse -: plan 2 is not the one asked for"]);
     world.train_until(90.0);
     assert_eq!(world.orders(), ["yield 1.1 by 120"]);
     world.gone(1, 1, "a", ReleaseReason::Yielded);

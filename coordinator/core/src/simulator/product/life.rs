@@ -20,6 +20,13 @@ impl Life<'_> {
         (position + WHOLE).floor().max(0.0) as u32
     }
 
+    /// A position in an epoch, which at most ends: what is nearer than rounding to the end is the
+    /// end, for a gang that resumes there takes the epoch as trained.
+    pub(super) fn settled(position: f64, epoch: u32) -> f64 {
+        let end = f64::from(epoch + 1);
+        if position + WHOLE >= end { end } else { position }
+    }
+
     /// Batch size of an epoch, samples.
     pub(super) fn batch(self, epoch: u32) -> u32 {
         self.0.profiled_batch(epoch)
@@ -61,6 +68,24 @@ impl Life<'_> {
             if epochs > 0.0 {
                 add(*batch, epochs);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Saving a hair before the end of an epoch and resuming there leaves nothing untrained.
+    #[test]
+    fn where_a_gang_stops_is_where_it_resumes() {
+        for epoch in [0, 7, 359, 1_000_000] {
+            for hair in [0.0, 5.6e-12, 9e-10, 1e-3, 0.5] {
+                let position = Life::settled(f64::from(epoch + 1) - hair, epoch);
+                let resumes = Life::epoch_at(position);
+                assert!(f64::from(resumes) <= position, "{position} resumes at {resumes}");
+            }
+            assert_eq!(Life::settled(f64::from(epoch + 1) + 1e-3, epoch), f64::from(epoch + 1));
         }
     }
 }

@@ -95,7 +95,7 @@ impl Worker {
         if self.phase == Phase::Training {
             let passed_s = (now_s - self.since_s).max(0.0);
             let epochs = passed_s / (life.epoch_s(self.epoch) * self.slowness);
-            self.position = (self.position + epochs).min(f64::from(self.epoch + 1));
+            self.position = Life::settled(self.position + epochs, self.epoch);
             self.epoch_spent_s += passed_s;
             self.since_s = now_s;
         }

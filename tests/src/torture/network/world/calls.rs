@@ -22,7 +22,7 @@ impl World {
             let late = self.random.random_bool(0.05);
             let most_s = if late { 8.0 } else { 0.05 };
             let after_s = self.random.random_range(0.0005..most_s);
-            self.at(after_s, Event::Arrives(machine, packet.clone()));
+            self.at(after_s, Event::Arrives(machine, Box::new(packet.clone())));
         }
     }
 

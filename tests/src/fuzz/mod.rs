@@ -1,11 +1,14 @@
 //! Every decoder of the coordinator's side against bytes of all kinds: each may refuse, none may
 //! panic, and what is taken can be checked without a panic too.
 
+mod calls;
+pub mod mutate;
+
 use prost::Message;
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::de::DeserializeOwned;
 use shockwave::cli::{JobTerms, ServeSettings};
+use shockwave::launcher::slurm::queue;
+use shockwave::launcher::slurm::settings::{Pool, check_all};
 use shockwave::runner::spec::{Exit, Order, Running, Stop};
 use shockwave::serve::AddressFile;
 use shockwave::service::apply::State;
@@ -13,7 +16,8 @@ use shockwave::service::check;
 use shockwave::service::record::Record;
 use shockwave::store::Snapshot;
 use shockwave_core::market::Instance;
-use shockwave_core::simulator::{Faults, published_trace, trace};
+use shockwave_core::simulator::profiles::{Profiles, Throughputs};
+use shockwave_core::simulator::{Faults, Workload, published_trace, trace};
 use shockwave_proto::v1;
 
 /// A decoder: its name, which is its folder of the corpus, and what is done to it.
@@ -22,19 +26,28 @@ pub struct Target {
     pub name: &'static str,
     /// Decodes and checks; a panic is the fault that is looked for.
     pub run: fn(&[u8]),
+    /// Inputs beside the corpus, of today's layout.
+    pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every decoder.
-pub const TARGETS: [Target; 9] = [
-    Target { name: "messages", run: messages },
-    Target { name: "records", run: |bytes| with_text(bytes, |text| drop(Record::decode(1, text))) },
-    Target { name: "snapshots", run: snapshots },
-    Target { name: "settings", run: settings },
-    Target { name: "job-files", run: job_files },
-    Target { name: "instances", run: instances },
-    Target { name: "traces", run: traces },
-    Target { name: "agent-files", run: agent_files },
-    Target { name: "faults", run: |bytes| with_text(bytes, |text| drop(text.parse::<Faults>())) },
+const fn target(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run, seeds: Vec::new }
+}
+
+/// Every decoder of the coordinator's side; `sdk/tests/fuzz.rs` has training's.
+pub const TARGETS: [Target; 12] = [
+    target("messages", messages),
+    Target { name: "calls", run: calls::run, seeds: calls::seeds },
+    target("records", |bytes| with_text(bytes, |text| drop(Record::decode(1, text)))),
+    Target { name: "snapshots", run: snapshots, seeds: calls::snapshots },
+    target("settings", settings),
+    target("job-files", job_files),
+    target("instances", instances),
+    target("traces", traces),
+    target("tables", tables),
+    target("agent-files", agent_files),
+    target("slurm", slurm),
+    target("faults", |bytes| with_text(bytes, |text| drop(text.parse::<Faults>()))),
 ];
 
 fn with_text(bytes: &[u8], run: impl Fn(&str)) {
@@ -67,11 +80,37 @@ fn messages(bytes: &[u8]) {
     if let Ok(it) = v1::Position::decode(bytes) {
         let _ = check::position(it);
     }
-    let _ = v1::JoinRequest::decode(bytes);
-    let _ = v1::SyncRequest::decode(bytes);
-    let _ = v1::SyncReply::decode(bytes);
-    let _ = v1::Directive::decode(bytes);
-    let _ = v1::DeclareReply::decode(bytes);
+    if let Ok(it) = v1::CreateTokenRequest::decode(bytes) {
+        let _ = check::user(&it.user);
+    }
+    if let Ok(it) = v1::UserTerms::decode(bytes) {
+        let _ = check::user(&it.user).and_then(|()| check::weight(it.weight));
+    }
+    others(bytes);
+}
+
+/// Messages of which nothing is checked but their form.
+fn others(bytes: &[u8]) {
+    fn read<T: Message + Default>(bytes: &[u8]) {
+        let _ = T::decode(bytes);
+    }
+    read::<v1::JoinRequest>(bytes);
+    read::<v1::SyncRequest>(bytes);
+    read::<v1::SyncReply>(bytes);
+    read::<v1::DeclareRequest>(bytes);
+    read::<v1::DeclareReply>(bytes);
+    read::<v1::RenewRequest>(bytes);
+    read::<v1::FollowRequest>(bytes);
+    read::<v1::Directive>(bytes);
+    read::<v1::JobInfo>(bytes);
+    read::<v1::ListJobsRequest>(bytes);
+    read::<v1::LogsRequest>(bytes);
+    read::<v1::EventsRequest>(bytes);
+    read::<v1::CancelJobRequest>(bytes);
+    read::<v1::HoldJobRequest>(bytes);
+    read::<v1::SetWeightRequest>(bytes);
+    read::<v1::DrainNodeRequest>(bytes);
+    read::<v1::SnapshotRequest>(bytes);
 }
 
 fn snapshots(bytes: &[u8]) {
@@ -83,7 +122,10 @@ fn settings(bytes: &[u8]) {
     with_text(bytes, |text| {
         if let Ok(settings) = toml::from_str::<ServeSettings>(text) {
             let _ = settings.configuration().engine();
+            let _ = check_all(&settings.slurm, settings.jobs.is_some());
+            let _ = settings.limits.limits();
         }
+        let _ = toml::from_str::<Pool>(text);
     });
 }
 
@@ -117,6 +159,27 @@ fn traces(bytes: &[u8]) {
     });
 }
 
+/// The tables beside a trace, in one text: a line `---` between two.
+fn tables(bytes: &[u8]) {
+    with_text(bytes, |text| {
+        let mut parts = text.split("---\n");
+        let mut next = || parts.next().unwrap_or_default();
+        let profiles = Profiles::parse(next(), next(), next());
+        let throughputs = Throughputs::parse(next());
+        if let (Ok(profiles), Ok(throughputs)) = (profiles, throughputs) {
+            let _ = Workload::parse(next(), &profiles, &throughputs);
+        }
+    });
+}
+
+/// What Slurm's commands print.
+fn slurm(bytes: &[u8]) {
+    with_text(bytes, |text| {
+        let _ = queue::parse_json(text);
+        let _ = queue::parse_table(text);
+    });
+}
+
 /// What agent, runner and commands leave for each other on disk.
 fn agent_files(bytes: &[u8]) {
     fn read<T: DeserializeOwned>(bytes: &[u8]) {
@@ -127,61 +190,4 @@ fn agent_files(bytes: &[u8]) {
     read::<Stop>(bytes);
     read::<Exit>(bytes);
     read::<AddressFile>(bytes);
-}
-
-/// Bytes for a seed: one of the corpus changed in some places, or (without one) any at all.
-#[must_use]
-pub fn mutated(corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    if corpus.is_empty() || random.random_bool(0.1) {
-        let mut bytes = vec![0; random.random_range(0..400)];
-        random.fill(bytes.as_mut_slice());
-        return bytes;
-    }
-    let mut bytes = corpus[random.random_range(0..corpus.len())].clone();
-    for _ in 0..random.random_range(1..6) {
-        change(&mut bytes, corpus, &mut random);
-    }
-    bytes
-}
-
-/// Words on which decoders have stumbled before.
-const WORDS: [&str; 14] = [
-    "NaN",
-    "inf",
-    "-1",
-    "1e308",
-    "1e999",
-    "18446744073709551616",
-    "4294967295",
-    "\"",
-    "{",
-    "[[",
-    "\0",
-    "\u{feff}",
-    "null",
-    "-0.0",
-];
-
-fn change(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut ChaCha8Rng) {
-    let at = random.random_range(0..=bytes.len());
-    match random.random_range(0..6) {
-        0 if at < bytes.len() => bytes[at] ^= 1 << random.random_range(0..8),
-        1 if at < bytes.len() => bytes[at] = random.random(),
-        2 => bytes.truncate(at),
-        3 => {
-            let word = WORDS[random.random_range(0..WORDS.len())].bytes();
-            bytes.splice(at..at, word);
-        }
-        4 => {
-            let end = (at + random.random_range(0..20)).min(bytes.len());
-            bytes.drain(at..end);
-        }
-        _ => {
-            let other = &corpus[random.random_range(0..corpus.len())];
-            let from = random.random_range(0..=other.len());
-            bytes.truncate(at);
-            bytes.extend_from_slice(&other[from..]);
-        }
-    }
 }
