@@ -139,7 +139,8 @@ impl Day {
 
     fn submit(&self, user: &str, training: &Training, more: &[&str]) -> Result<u64> {
         let command = training.command();
-        let mut arguments = vec!["submit"];
+        // A crash is a failure of the job's, unless it may be tried again.
+        let mut arguments = vec!["submit", "--retries", "5"];
         arguments.extend(more);
         arguments.push("--");
         arguments.extend(command.iter().map(String::as_str));
