@@ -33,9 +33,9 @@ fn busy(folder: &Path) -> Coordinator {
     };
     let first =
         submit("accordion", "--epochs 6 --batch 16 --policy accordion --period 2 --max-batch 128");
-    submit("schedule", "--epochs 200 --batch 16 --policy expert --schedule 0:16,3:32,40:64");
-    submit("gns", "--epochs 200 --batch 16 --policy gns --period 1 --max-batch 64");
-    submit("static", "--epochs 200 --batch 32");
+    submit("schedule", "--epochs 5000 --batch 16 --policy expert --schedule 0:16,3:32,40:64");
+    submit("gns", "--epochs 5000 --batch 16 --policy gns --period 1 --max-batch 64");
+    submit("static", "--epochs 5000 --batch 32");
     let failing = coordinator.submit("failing", &["false".to_owned()]).unwrap();
     let cancelled = submit("cancelled", "--epochs 5");
     coordinator.command(&["cancel", &cancelled.to_string()]).unwrap();
