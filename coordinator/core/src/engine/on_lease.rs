@@ -161,8 +161,7 @@ impl Engine {
     /// What the end of its lease means for a job that has not ended.
     fn after_lease(&mut self, id: JobId, lease: &Lease, turn: &mut Turn) {
         let Some(job) = self.state.jobs.get(&id) else { return };
-        let asked =
-            lease.yielding.as_ref().is_some_and(|yielding| yielding.reason != YieldReason::Ending);
+        let asked = was_asked(lease);
         let unstarted = matches!(lease.ending, Some(ReleaseReason::StartFailed { .. }));
         if completes(job, lease) {
             return self.end(id, Outcome::Finished { step: None }, turn);
@@ -259,10 +258,13 @@ impl Engine {
     }
 }
 
+/// Whether the gang was asked for its devices while its job had more to do.
+fn was_asked(lease: &Lease) -> bool {
+    lease.yielding.as_ref().is_some_and(|yielding| yielding.reason != YieldReason::Ending)
+}
+
 /// Whether a lease's end is its job's completion: a plain command that ends by itself, and well.
 fn completes(job: &Job, lease: &Lease) -> bool {
-    let asked =
-        lease.yielding.as_ref().is_some_and(|yielding| yielding.reason != YieldReason::Ending);
     let well = matches!(lease.ending, Some(ReleaseReason::Exited { code: 0 }));
-    well && job.terms.exit_zero_finishes && !asked
+    well && job.terms.exit_zero_finishes && !was_asked(lease)
 }

@@ -70,7 +70,7 @@ impl Engine {
             && self.policy.replan() == Replan::EveryRound
             && state.mechanism.decision().is_none()
             && state.question.is_none()
-            && state.clock.awake
+            && state.active > 0
             && !state.clock.asked
             && state.cluster.gpus() > 0;
         if wants {
