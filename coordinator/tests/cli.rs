@@ -2,119 +2,21 @@
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
+#[path = "common/user.rs"]
+mod user;
+
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
-use tempfile::TempDir;
+use user::{Process, User, texts, wait_until};
 
-/// A user with a home of its own.
-struct User {
-    home: TempDir,
-}
+/// The options of a coordinator with one device.
+const OPTIONS: [&str; 2] = ["--policy", "fifo"];
 
-/// A coordinator in a process of its own, killed with the test.
-struct Serve {
-    child: Child,
-    ready: Value,
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl User {
-    fn new() -> Self {
-        Self { home: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shockwave"));
-        command
-            .args(arguments)
-            .env("HOME", self.home.path())
-            .env("USER", "ada")
-            .env_remove("XDG_STATE_HOME")
-            .env_remove("SHOCKWAVE_COORDINATOR")
-            .env_remove("SHOCKWAVE_TOKEN")
-            .current_dir(self.home.path());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// What a command printed, when it must succeed.
-    fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let (out, error) = texts(&output);
-        assert!(output.status.success(), "{arguments:?}: {out}{error}");
-        out
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let mut arguments = arguments.to_vec();
-        arguments.insert(1, "--json");
-        serde_json::from_str(&self.ok(&arguments)).unwrap()
-    }
-
-    /// Exit code and message of a command that must fail.
-    fn fail(&self, arguments: &[&str]) -> (i32, String) {
-        let output = self.run(arguments);
-        assert!(!output.status.success(), "{arguments:?}");
-        (output.status.code().unwrap(), texts(&output).1)
-    }
-
-    fn serve_arguments() -> Vec<&'static str> {
-        vec![
-            "serve",
-            "--json",
-            "--listen",
-            "127.0.0.1:0",
-            "--devices",
-            "cpu:1",
-            "--round-s",
-            "2",
-            "--grace-s",
-            "2",
-            "--policy",
-            "fifo",
-            "--node",
-            "here",
-        ]
-    }
-
-    fn serve(&self) -> Serve {
-        let mut command = self.command(&Self::serve_arguments());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Serve { child, ready: serde_json::from_str(&line).unwrap() }
-    }
-}
-
-fn texts(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr))
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..3000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    panic!("never: {what}");
+fn start(user: &User) -> Process {
+    user.serve("cpu:1", &OPTIONS)
 }
 
 fn lines(path: &Path) -> Vec<String> {
@@ -125,7 +27,7 @@ fn lines(path: &Path) -> Vec<String> {
 #[test]
 fn a_job_from_submission_to_end() {
     let user = User::new();
-    let _serve = user.serve();
+    let _serve = start(&user);
     let out = user.ok(&["submit", "--name", "greet", "--", "sh", "-c", "echo hello; pwd"]);
     // Its machine may have joined by now, or not.
     assert!(["queued\n", "starting\n"].map(|it| format!("job 1 (greet) is {it}")).contains(&out));
@@ -156,7 +58,7 @@ fn a_job_from_submission_to_end() {
 #[test]
 fn a_job_is_held_released_weighed_and_cancelled() {
     let user = User::new();
-    let _serve = user.serve();
+    let _serve = start(&user);
     user.ok(&["submit", "--", "sleep", "1000"]);
     user.ok(&["submit", "--", "sleep", "1000"]);
     let state = |id: &str| user.json(&["show", id])["job"]["state"].as_str().unwrap().to_owned();
@@ -183,8 +85,8 @@ fn a_job_is_held_released_weighed_and_cancelled() {
 #[test]
 fn what_cannot_start_is_not_handed_in() {
     let user = User::new();
-    let _serve = user.serve();
-    std::fs::write(user.path("data.txt"), "no program").unwrap();
+    let _serve = start(&user);
+    std::fs::write(user.home.path().join("data.txt"), "no program").unwrap();
     let cases = [
         (vec!["--", "no-such-program"], "there is no program `no-such-program` in PATH"),
         (vec!["--", "./gone"], "/./gone` is not there"),
@@ -226,16 +128,17 @@ fn what_goes_wrong_is_said_with_what_to_do() {
     assert_eq!((code, error.contains("another address with --web")), (1, true), "{error}");
     let (code, error) = user.fail(&["serve", "--policy", "magic", "--devices", "cpu:1"]);
     assert_eq!((code, error.contains("fifo")), (2, true), "{error}");
-    let serve = user.serve();
+    let serve = start(&user);
     let (code, error) = user.fail(&["show", "7"]);
     assert_eq!(
         (code, error.as_str()),
         (1, "shockwave: there is no job 7; `shockwave jobs` lists them\n")
     );
-    let (code, error) = user.fail(&User::serve_arguments());
+    let (code, error) =
+        user.fail(&["serve", "--listen", "127.0.0.1:0", "--devices", "cpu:1", "--policy", "fifo"]);
     assert_eq!((code, error.contains("in use by another coordinator")), (1, true), "{error}");
     let address = serve.ready["coordinator"].as_str().unwrap().trim_start_matches("http://");
-    let other = user.path("other");
+    let other = user.home.path().join("other");
     let other = other.to_str().unwrap();
     let (code, error) =
         user.fail(&["serve", "--state", other, "--listen", address, "--devices", "cpu:1"]);
@@ -249,7 +152,7 @@ fn what_goes_wrong_is_said_with_what_to_do() {
 #[test]
 fn settings_files_are_checked_with_the_line() {
     let user = User::new();
-    let file = user.path("shockwave.toml");
+    let file = user.home.path().join("shockwave.toml");
     let check = |text: &str| {
         std::fs::write(&file, text).unwrap();
         user.run(&["check-config", file.to_str().unwrap()])
@@ -270,8 +173,8 @@ fn settings_files_are_checked_with_the_line() {
 #[test]
 fn killed_and_started_again_it_carries_on() {
     let user = User::new();
-    let mut serve = user.serve();
-    let (ran, go) = (user.path("ran"), user.path("go"));
+    let mut serve = start(&user);
+    let (ran, go) = (user.home.path().join("ran"), user.home.path().join("go"));
     let script = format!(
         "echo $$ >> {}; while [ ! -e {} ]; do sleep 0.05; done; echo over",
         ran.display(),
@@ -287,7 +190,7 @@ fn killed_and_started_again_it_carries_on() {
         let pid: i32 = lines(&ran)[0].parse().unwrap();
         assert!(shockwave::runner::process::stat(pid).is_some(), "training goes on");
         let address = serve.ready["coordinator"].clone();
-        serve = user.serve();
+        serve = start(&user);
         assert_eq!(serve.ready["coordinator"], address, "where training expects it");
         let after = user.json(&["jobs", "--all"]);
         let count = |value: &Value| value["jobs"].as_array().unwrap().len();
@@ -304,7 +207,7 @@ fn killed_and_started_again_it_carries_on() {
 #[test]
 fn accounts_and_copies() {
     let user = User::new();
-    let serve = user.serve();
+    let serve = start(&user);
     user.ok(&["submit", "--", "true"]);
     let token = user.json(&["token", "create", "bob", "--days", "1"]);
     let secret = token["token"]["secret"].as_str().unwrap().to_owned();
@@ -322,12 +225,12 @@ fn accounts_and_copies() {
     for administrator in [vec!["token", "list"], vec!["user", "bob"], vec!["drain", "here"]] {
         assert_eq!(bob(&administrator).status.code(), Some(1), "{administrator:?}");
     }
-    let copy = user.path("copy");
+    let copy = user.home.path().join("copy");
     user.ok(&["snapshot", copy.to_str().unwrap()]);
     user.ok(&["token", "revoke", "1"]);
     assert_eq!(bob(&["jobs"]).status.code(), Some(1));
     // No secret lies anywhere in the state or the copy.
-    for folder in [user.path(".local/state/shockwave/state"), copy.clone()] {
+    for folder in [user.home.path().join(".local/state/shockwave/state"), copy.clone()] {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let content = std::fs::read(entry.path()).unwrap_or_default();
             let found = content.windows(secret.len()).any(|part| part == secret.as_bytes());
@@ -341,6 +244,6 @@ fn accounts_and_copies() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let _serve = Serve { child, ready: serde_json::from_str(&line).unwrap() };
+    let _serve = Process { child, ready: serde_json::from_str(&line).unwrap() };
     assert_eq!(user.json(&["show", "2"])["job"]["user"], "bob");
 }
