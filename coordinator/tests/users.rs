@@ -156,6 +156,38 @@ fn what_new_users_stumbled_over() {
 }
 
 #[test]
+fn what_is_followed_goes_on_over_a_restart() {
+    let user = User::new();
+    let serve = user.serve("cpu:1", &["--policy", "fifo"]);
+    let script = "for i in $(seq 40); do echo line $i; sleep 0.1; done";
+    user.ok(&["submit", "--", "sh", "-c", script]);
+    let follow = |arguments: &[&str]| {
+        let path = user.home.path().join(arguments[0]);
+        let out = std::fs::File::create(&path).unwrap();
+        let child = user.command(arguments).stdout(out).spawn().unwrap();
+        (path, Process { child, ready: Value::Null })
+    };
+    let (events, _events) = follow(&["events", "--follow", "--job", "1"]);
+    let (log, mut logs) = follow(&["logs", "--follow", "1"]);
+    wait_until("some lines are there", || said(&log).contains("line 5\n"));
+    drop(serve);
+    let mut serve = user.serve("cpu:1", &["--policy", "fifo"]);
+    wait_until("more lines are there", || said(&log).contains("line 20\n"));
+    // SAFETY: kill(2) takes plain numbers; the child is not waited for, so its id is its own.
+    unsafe { libc::kill(serve.child.id() as i32, libc::SIGTERM) };
+    serve.child.wait().unwrap();
+    let _serve = user.serve("cpu:1", &["--policy", "fifo"]);
+    assert!(logs.child.wait().unwrap().success());
+    let lines: String = (1..=40).map(|line| format!("line {line}\n")).collect();
+    assert_eq!(said(&log), lines);
+    wait_until("the end is told", || said(&events).contains("Finished"));
+    let told = said(&events);
+    let numbers = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let numbers: Vec<u64> = numbers.map(|line| line["number"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+}
+
+#[test]
 fn an_agent_says_that_it_has_joined_and_that_it_goes() {
     let user = User::new();
     let _serve = user.serve("none", &["--policy", "fifo"]);

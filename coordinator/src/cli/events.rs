@@ -1,4 +1,5 @@
-//! `shockwave events`: the durable log, one JSON object a line.
+//! `shockwave events`: the durable log, one JSON object a line; followed over restarts of the
+//! coordinator.
 
 use std::process::ExitCode;
 
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 use shockwave_proto::v1::EventsRequest;
 
 use super::connect::{CliError, CoordinatorArgs, run_async};
+use super::follow::Patience;
 use super::{json, table};
 
 /// Prints the durable log, one JSON object a line
@@ -29,20 +31,38 @@ pub struct EventsArgs {
 /// Runs the command.
 pub(super) fn run(args: &EventsArgs) -> ExitCode {
     run_async(async {
-        let mut client = args.coordinator.connect().await?;
-        let request = EventsRequest { from: args.from, follow: args.follow, job_id: args.job };
-        let mut records = client.events(request).await?.into_inner();
-        while let Some(record) = records.message().await? {
-            let body: Value = serde_json::from_str(&record.json)
-                .map_err(|error| CliError::Failed(format!("record {}: {error}", record.number)))?;
-            let line = json!({
-                "version": json::VERSION,
-                "number": record.number,
-                "at_unix_s": record.at_unix_s,
-                "event": body.get("record").cloned().unwrap_or(body),
-            });
-            table::print(&line.to_string())?;
+        let (mut next, mut patience) = (args.from, Patience::default());
+        loop {
+            match read(args, &mut next, &mut patience).await {
+                broken if args.follow => patience.wait(broken).await?,
+                done => return done.map(|()| ExitCode::SUCCESS),
+            }
         }
-        Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Prints records, and notes which is the next.
+async fn read(
+    args: &EventsArgs,
+    next: &mut u64,
+    patience: &mut Patience,
+) -> Result<(), CliError> {
+    let mut client = args.coordinator.connect().await?;
+    let request = EventsRequest { from: *next, follow: args.follow, job_id: args.job };
+    let mut records = client.events(request).await?.into_inner();
+    patience.heard();
+    while let Some(record) = records.message().await? {
+        patience.heard();
+        let body: Value = serde_json::from_str(&record.json)
+            .map_err(|error| CliError::Failed(format!("record {}: {error}", record.number)))?;
+        let line = json!({
+            "version": json::VERSION,
+            "number": record.number,
+            "at_unix_s": record.at_unix_s,
+            "event": body.get("record").cloned().unwrap_or(body),
+        });
+        table::print(&line.to_string())?;
+        *next = record.number + 1;
+    }
+    Ok(())
 }

@@ -72,6 +72,8 @@ pub struct Job {
     pub checkpoint_sha256: Option<String>,
     /// Exit code of its last process.
     pub exit_code: Option<i32>,
+    /// What went wrong last with one of its leases; none once it has ended.
+    pub last_failure: Option<String>,
     /// Devices that it holds: `NODE/INDEX`.
     pub devices: Vec<String>,
 }
@@ -199,6 +201,7 @@ impl From<v1::JobInfo> for Job {
                 sha256: it.sha256,
             }),
             checkpoint_sha256: Some(info.checkpoint_sha256).filter(|it| !it.is_empty()),
+            last_failure: Some(info.last_failure).filter(|it| !it.is_empty()),
             exit_code: info.exit_code,
             devices: info.devices.iter().map(|it| format!("{}/{}", it.node, it.index)).collect(),
             name: request.name,

@@ -1,12 +1,13 @@
-//! `shockwave logs`: what a job printed.
+//! `shockwave logs`: what a job printed, followed over restarts of the coordinator.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use shockwave_proto::v1::LogsRequest;
+use shockwave_proto::v1::{LogsRequest, ShowJobRequest};
 
 use super::connect::{CliError, CoordinatorArgs, run_async};
+use super::follow::Patience;
 use super::{json, table};
 
 /// Prints what a job printed
@@ -31,10 +32,34 @@ pub(super) fn run(args: &LogsArgs) -> ExitCode {
 }
 
 async fn logs(args: &LogsArgs) -> Result<ExitCode, CliError> {
+    let mut patience = Patience::default();
+    let mut request = LogsRequest {
+        job_id: args.id,
+        follow: args.follow,
+        tail_bytes: args.tail_bytes,
+        from_place: String::new(),
+    };
+    loop {
+        match read(args, &mut request, &mut patience).await {
+            Ok(true) => return Ok(ExitCode::SUCCESS),
+            broken if args.follow => patience.wait(broken.map(|_| ())).await?,
+            broken => return broken.map(|_| ExitCode::SUCCESS),
+        }
+    }
+}
+
+/// Prints what comes, and notes in the request up to where; whether that was all.
+async fn read(
+    args: &LogsArgs,
+    request: &mut LogsRequest,
+    patience: &mut Patience,
+) -> Result<bool, CliError> {
     let mut client = args.coordinator.connect().await?;
-    let request = LogsRequest { job_id: args.id, follow: args.follow, tail_bytes: args.tail_bytes };
-    let mut chunks = client.logs(request).await?.into_inner();
+    let mut chunks = client.logs(request.clone()).await?.into_inner();
+    patience.heard();
     while let Some(chunk) = chunks.message().await? {
+        patience.heard();
+        request.from_place = chunk.place;
         if args.coordinator.json {
             json::print("text", &String::from_utf8_lossy(&chunk.data))?;
             continue;
@@ -42,5 +67,7 @@ async fn logs(args: &LogsArgs) -> Result<ExitCode, CliError> {
         let mut out = std::io::stdout().lock();
         table::printed(out.write_all(&chunk.data).and_then(|()| out.flush()))?;
     }
-    Ok(ExitCode::SUCCESS)
+    // A coordinator that stops in good order ends the stream too.
+    let info = client.show_job(ShowJobRequest { job_id: args.id }).await?.into_inner();
+    Ok(!args.follow || json::has_ended(info.state()))
 }

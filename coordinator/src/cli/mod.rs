@@ -14,6 +14,7 @@ mod doctor;
 mod events;
 mod explain;
 mod fairness;
+mod follow;
 mod govern;
 mod job_file;
 mod jobs;

@@ -84,6 +84,9 @@ fn render(job: &Job) -> String {
     for (name, value) in &job.metrics {
         line("metric", format!("{name} = {value}"));
     }
+    if let Some(failure) = &job.last_failure {
+        line("last trouble", failure.clone());
+    }
     if let Some(code) = job.exit_code {
         line("exit code", code.to_string());
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use shockwave_proto::v1::ShowJobRequest;
 
 use super::connect::{CliError, CoordinatorArgs, run_async};
+use super::follow::Patience;
 use super::json::{self, Job, has_ended};
 use super::table;
 
@@ -24,11 +25,6 @@ pub struct WaitArgs {
     #[allow(missing_docs)]
     pub coordinator: CoordinatorArgs,
 }
-
-/// How long a coordinator that went away is waited for: long enough for a restart.
-const RETURN: Duration = Duration::from_secs(60);
-/// Between two attempts to reach it.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub(super) fn run(args: &WaitArgs) -> ExitCode {
@@ -68,31 +64,26 @@ async fn wait(args: &WaitArgs, waited: &Cell<u64>) -> Result<ExitCode, CliError>
 
 /// Follows a job to its end, over restarts of the coordinator.
 async fn wait_for(coordinator: &CoordinatorArgs, id: u64) -> Result<Job, CliError> {
-    let mut reached = false;
-    let mut lost = tokio::time::Instant::now();
+    let mut patience = Patience::default();
     loop {
-        match follow(coordinator, id, &mut reached, &mut lost).await {
+        match follow(coordinator, id, &mut patience).await {
             Ok(Some(job)) => return Ok(job),
-            Ok(None) => {}
-            Err(CliError::Unreachable(_)) if reached && lost.elapsed() < RETURN => {}
-            Err(error) => return Err(error),
+            broken => patience.wait(broken.map(|_| ())).await?,
         }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
 async fn follow(
     coordinator: &CoordinatorArgs,
     id: u64,
-    reached: &mut bool,
-    lost: &mut tokio::time::Instant,
+    patience: &mut Patience,
 ) -> Result<Option<Job>, CliError> {
     let mut client = coordinator.connect().await?;
     let mut changes = client.watch_job(ShowJobRequest { job_id: id }).await?.into_inner();
-    *reached = true;
+    patience.heard();
     let mut last = None;
     while let Some(info) = changes.message().await? {
-        *lost = tokio::time::Instant::now();
+        patience.heard();
         last = Some(info);
     }
     Ok(last.filter(|info| has_ended(info.state())).map(Job::from))

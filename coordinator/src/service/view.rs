@@ -25,6 +25,7 @@ pub fn job(owner: &Owner, job: &Job) -> JobInfo {
         Some(end) => end.summary.rho,
         None => explanation.as_ref().and_then(|it| it.rho_hat),
     };
+    let last_failure = explanation.as_ref().and_then(|it| it.last_failure.clone());
     let mut info = JobInfo {
         id: job.id,
         request: Some(job.request.clone()),
@@ -47,6 +48,7 @@ pub fn job(owner: &Owner, job: &Job) -> JobInfo {
         user: job.user.clone(),
         checkpoint_sha256: checkpoint_sha256(job),
         rho_says_little: rho_says_little(owner, attained_s),
+        last_failure: last_failure.unwrap_or_default(),
         ..JobInfo::default()
     };
     info.set_state(state(job, lease));

@@ -146,7 +146,7 @@ impl Coordinator {
     }
 
     pub async fn logs(&self, job_id: u64) -> String {
-        let request = v1::LogsRequest { job_id, follow: true, tail_bytes: 0 };
+        let request = v1::LogsRequest { job_id, follow: true, ..v1::LogsRequest::default() };
         let stream = self.client().logs(self.with_token(request)).await.expect("a log");
         let mut stream = stream.into_inner();
         let mut text = Vec::new();

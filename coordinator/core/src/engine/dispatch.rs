@@ -109,6 +109,7 @@ impl Engine {
             placement: placement.clone(),
             training_s: None,
             lasting_s: now_s,
+            advanced: false,
             accounted_s: now_s,
             yield_at: None,
             yielding: None,

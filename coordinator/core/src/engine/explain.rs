@@ -1,12 +1,9 @@
-//! Why a job runs or waits, and when it will end.
+//! Why a job runs or waits.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Engine, job::Job, lease::Lease};
 use crate::types::{Checkpoint, Decision, JobId, NodeId, Placement};
-
-/// Coverage of the interval of an ETA, as far as the run time goes.
-const COVERAGE: f64 = 0.8;
 
 /// What a job does, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,17 +122,6 @@ pub struct Progress {
     pub left_s: Option<f64>,
 }
 
-/// When a job ends.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Eta {
-    /// Nine in ten jobs end after it, seconds on the driver's clock.
-    pub earliest_s: f64,
-    /// The expectation, seconds.
-    pub expected_s: f64,
-    /// Nine in ten jobs end before it, seconds.
-    pub latest_s: f64,
-}
-
 impl Engine {
     /// Why a job runs or waits; `None` for a job that has ended or never was.
     #[must_use]
@@ -158,7 +144,7 @@ impl Engine {
             budget: self.weight_of(job),
             rho_hat,
             contention_mean: progress.contention_mean,
-            contention: state.active as f64 / f64::from(state.cluster.gpus().max(1)),
+            contention: state.competing() as f64 / f64::from(state.cluster.gpus().max(1)),
             progress: Progress {
                 epochs_done: progress.epochs_done(),
                 epochs_total: job.spec.epochs_total,
@@ -170,28 +156,6 @@ impl Engine {
             failures: job.failures,
             last_failure: job.last_failure.clone(),
         })
-    }
-
-    /// When a job ends if the cluster stays as contended as it has been for it: eq. 9's estimate,
-    /// between running without a break on the lower forecast and being slowed down as much as it
-    /// ever was on the upper one. `None` while nothing is known of its speed, or while it cannot
-    /// run.
-    #[must_use]
-    pub fn eta(&self, id: JobId) -> Option<Eta> {
-        let state = &self.state;
-        let job = state.jobs.get(&id).filter(|job| job.is_active())?;
-        let now_s = state.now_s;
-        let progress = self.progress_of(job, now_s);
-        let forecast = self.predictor.forecast(&job.spec, &progress);
-        let (lower_s, upper_s) = forecast.left.interval_s(COVERAGE);
-        let wait_s = (job.not_before_s - now_s).max(0.0);
-        let at = |left_s: f64, slowdown: f64| now_s + wait_s + left_s.max(0.0) * slowdown;
-        let eta = Eta {
-            earliest_s: at(lower_s, 1.0),
-            expected_s: at(forecast.left_s, progress.contention_mean),
-            latest_s: at(upper_s, progress.contention_max),
-        };
-        eta.latest_s.is_finite().then_some(eta)
     }
 
     /// The first jobs that are offered devices before a job, at most `most`.

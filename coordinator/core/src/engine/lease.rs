@@ -29,6 +29,9 @@ pub(super) struct Lease {
     pub(super) training_s: Option<f64>,
     /// Its last lasting progress: start of training or a checkpoint.
     pub(super) lasting_s: f64,
+    /// Whether a checkpoint has brought its job further.
+    #[serde(default)]
+    pub(super) advanced: bool,
     /// Service is written to the mechanism's account up to here.
     pub(super) accounted_s: f64,
     /// It will be asked to yield then.

@@ -177,7 +177,11 @@ impl Engine {
         let state = &mut self.state;
         let Some(job) = state.jobs.get_mut(&id) else { return };
         state.active += 1;
-        state.contention.set(state.now_s, state.active, state.cluster.gpus());
+        if !state.cluster.could_host(job.spec.gpus, &job.demand) {
+            state.unhosted.insert(id);
+        }
+        let competing = state.active.saturating_sub(state.unhosted.len());
+        state.contention.set(state.now_s, competing, state.cluster.gpus());
         job.seen.open(state.now_s, &state.contention);
         state.mechanism.admit(id);
         state.clock.wake(state.now_s);
@@ -190,6 +194,7 @@ impl Engine {
         let Some(job) = state.jobs.get_mut(&id) else { return };
         job.seen.close(state.now_s, &state.contention);
         state.active = state.active.saturating_sub(1);
+        state.unhosted.remove(&id);
         state.note_contention();
         state.mechanism.remove(id);
         state.dispatch_due = true;

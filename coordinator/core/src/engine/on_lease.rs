@@ -150,8 +150,15 @@ impl Engine {
             && yielding.reason != YieldReason::Ending
         {
             job.preemptions += 1;
-            if lease.killing.is_none() {
-                job.measure_yield(now_s - yielding.asked_s);
+            match lease.killing {
+                None => job.measure_yield(now_s - yielding.asked_s),
+                Some(Killing { reason: KillReason::Deadline, .. }) => {
+                    let grace_s = lease.grace_s;
+                    job.last_failure = Some(format!(
+                        "asked to yield, it did not within its grace of {grace_s} s and was killed"
+                    ));
+                }
+                Some(_) => {}
             }
         }
         job.last_placement = Some(lease.placement.clone());
@@ -169,6 +176,11 @@ impl Engine {
         let why = match &lease.ending {
             Some(ReleaseReason::StartFailed { why }) => why.clone(),
             Some(ReleaseReason::Killed) if lease.expired => "its lease was not renewed".into(),
+            // Whoever stops it by hand may do so as often as it gets on in between.
+            Some(ReleaseReason::Yielded) if !asked && !lease.advanced => {
+                "it stopped before a new checkpoint as if asked to yield (exit code 75), but was not"
+                    .into()
+            }
             Some(ReleaseReason::Lost) if !asked => "how it ended is unknown".into(),
             Some(ReleaseReason::Exited { code: 0 }) if !asked => {
                 "it exited without saying that it is complete".into()
@@ -190,7 +202,11 @@ impl Engine {
         let lost = lease.expired
             || matches!(
                 lease.ending,
-                Some(ReleaseReason::Lost | ReleaseReason::Exited { code: 0 })
+                Some(
+                    ReleaseReason::Lost
+                        | ReleaseReason::Yielded
+                        | ReleaseReason::Exited { code: 0 }
+                )
             );
         self.count_failure(id, why, lost, turn);
     }

@@ -140,7 +140,7 @@ impl Engine {
     }
 
     fn note_capacity(&mut self) {
-        self.state.note_contention();
+        self.state.note_hosting();
         self.state.mechanism.note_change();
         self.state.dispatch_due = true;
     }

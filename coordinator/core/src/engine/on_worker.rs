@@ -97,13 +97,15 @@ impl Engine {
         if let Some(committed) = committed.filter(|committed| saved.step < *committed) {
             return turn.refuse(id, Refusal::OldStep { got: saved.step, committed });
         }
-        if committed != Some(saved.step) {
+        let advances = committed != Some(saved.step);
+        if advances {
             job.failures = 0;
         }
         job.track.position(turn.now_s, saved.epochs_done);
         job.checkpoint = Some(saved.clone());
         if let Some(lease) = self.state.leases.get_mut(&id) {
             lease.lasting_s = turn.now_s;
+            lease.advanced |= advances;
         }
         self.clear_node_failures(id);
         turn.out.push(Action::CheckpointCommitted { job: id, checkpoint: saved });

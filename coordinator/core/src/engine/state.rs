@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Settings,
+    Demand, Settings,
     clock::RoundClock,
     cluster::Cluster,
     contention::Contention,
@@ -31,6 +31,9 @@ pub(super) struct State {
     pub(super) seq_next: u64,
     /// Jobs that are queued or running.
     pub(super) active: usize,
+    /// Those of them that nothing in service could run, even alone.
+    #[serde(default)]
+    pub(super) unhosted: BTreeSet<JobId>,
     /// Who waits for the end of a job.
     pub(super) dependents: BTreeMap<JobId, Vec<JobId>>,
     pub(super) leases: BTreeMap<JobId, Lease>,
@@ -92,6 +95,7 @@ impl State {
             admitted: BTreeMap::new(),
             seq_next: 0,
             active: 0,
+            unhosted: BTreeSet::new(),
             dependents: BTreeMap::new(),
             leases: BTreeMap::new(),
             reserved: BTreeMap::new(),
@@ -116,9 +120,31 @@ impl State {
         self.users.get(user).and_then(|terms| terms.gpus_max)
     }
 
+    /// Jobs that compete for what is in service: a job that nothing could run takes nothing from
+    /// the others.
+    pub(super) fn competing(&self) -> usize {
+        self.active.saturating_sub(self.unhosted.len())
+    }
+
     /// The number of competing jobs or of devices has changed.
     pub(super) fn note_contention(&mut self) {
-        self.contention.set(self.now_s, self.active, self.cluster.gpus());
+        self.contention.set(self.now_s, self.competing(), self.cluster.gpus());
+    }
+
+    /// The devices in service have changed: which jobs they could run.
+    pub(super) fn note_hosting(&mut self) {
+        // Many jobs ask for few sorts of gangs.
+        let mut known: BTreeMap<(u32, &Demand), bool> = BTreeMap::new();
+        let mut unhosted = BTreeSet::new();
+        for (id, job) in self.jobs.iter().filter(|(_, job)| job.is_active()) {
+            let (gpus, demand) = (job.spec.gpus, &job.demand);
+            let hosted = known.entry((gpus, demand));
+            if !*hosted.or_insert_with(|| self.cluster.could_host(gpus, demand)) {
+                unhosted.insert(*id);
+            }
+        }
+        self.unhosted = unhosted;
+        self.note_contention();
     }
 
     /// Looks at a job again when its lease or its waiting time needs it.

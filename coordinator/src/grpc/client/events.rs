@@ -46,7 +46,7 @@ pub(super) async fn events(
             let page = match page.await {
                 Ok(Ok(page)) => page,
                 Ok(Err(error)) => {
-                    let _ = sender.send(Err(Status::unavailable(error.to_string()))).await;
+                    let _ = sender.send(Err(Status::internal(error.to_string()))).await;
                     return;
                 }
                 Err(_) => return,

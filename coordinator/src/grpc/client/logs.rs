@@ -45,7 +45,10 @@ pub(super) async fn logs(
     let (sender, receiver) = mpsc::channel(4);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let mut tail = Tail::new(path, request.tail_bytes);
+        let mut tail = match request.from_place.as_str() {
+            "" => Tail::new(path, request.tail_bytes),
+            place => Tail::after(path, place),
+        };
         loop {
             // Asked before the reading: what was printed before the end is read after it.
             let over = !request.follow || is_over(&shared, id).await;
@@ -58,8 +61,8 @@ pub(super) async fn logs(
                 tail = back;
                 let chunk = match chunk {
                     Ok(chunk) if chunk.is_empty() => break,
-                    Ok(data) => Ok(LogChunk { data }),
-                    Err(error) => Err(Status::unavailable(format!("the log: {error}"))),
+                    Ok(data) => Ok(LogChunk { data, place: tail.place() }),
+                    Err(error) => Err(Status::internal(format!("the log: {error}"))),
                 };
                 let failed = chunk.is_err();
                 if sender.send(chunk).await.is_err() || failed {
@@ -115,6 +118,30 @@ impl Tail {
             let _ = file.seek(SeekFrom::Start(skip_bytes));
         }
         Self { path, open }
+    }
+
+    /// From where another reader has stopped; from the beginning where that is gone.
+    fn after(path: PathBuf, place: &str) -> Self {
+        let parsed = place.split_once('.').map(|(inode, at)| (inode.parse(), at.parse()));
+        let Some((Ok(inode), Ok(at_bytes))) = parsed else { return Self::new(path, 0) };
+        // The newest first: it may become the older one between the two looks.
+        for file in [path.clone(), rotated(&path)] {
+            let Ok(mut file) = File::open(file) else { continue };
+            let same = file.metadata().is_ok_and(|it| it.ino() == inode && it.len() >= at_bytes);
+            if same && file.seek(SeekFrom::Start(at_bytes)).is_ok() {
+                return Self { path, open: Some(file) };
+            }
+        }
+        Self::new(path, 0)
+    }
+
+    /// Where it stands.
+    fn place(&mut self) -> String {
+        let Some(file) = &mut self.open else { return String::new() };
+        match (file.metadata(), file.stream_position()) {
+            (Ok(it), Ok(at_bytes)) => format!("{}.{at_bytes}", it.ino()),
+            _ => String::new(),
+        }
     }
 
     /// The next bytes; none when there are no more for now.
@@ -187,6 +214,28 @@ mod tests {
         log.write(b"second line\n");
         log.write(b"third line\n");
         assert_eq!(rest(&mut tail), "second line\nthird line\n");
+    }
+
+    #[test]
+    fn goes_on_where_another_reader_has_stopped_over_a_rotation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = LogFile::open(&path, 40).unwrap();
+        log.write(b"first line\n");
+        let mut tail = Tail::new(path.clone(), 0);
+        assert_eq!(rest(&mut tail), "first line\n");
+        let place = tail.place();
+        assert_eq!(rest(&mut Tail::after(path.clone(), &place)), "");
+        log.write(b"second line\n");
+        log.write(b"third line\n");
+        assert_eq!(rest(&mut Tail::after(path.clone(), &place)), "second line\nthird line\n");
+        // What it has read last is gone, or was never there: all that is kept.
+        log.write(b"a line as long as half of it\n");
+        log.write(b"another line as long as half\n");
+        let kept = rest(&mut Tail::new(path.clone(), 0));
+        for place in ["1.999999", "none", "", "1"] {
+            assert_eq!(rest(&mut Tail::after(path.clone(), place)), kept, "{place}");
+        }
     }
 
     #[test]

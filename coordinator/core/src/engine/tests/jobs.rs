@@ -38,6 +38,66 @@ fn a_checkpoint_clears_the_count() {
     assert!(world.orders().iter().all(|order| !order.starts_with("end")));
 }
 
+/// Whoever stops a program by hand gives it back as often as it gets on in between.
+#[test]
+fn to_yield_unasked_is_a_failure_unless_it_got_on() {
+    for advances in [true, false] {
+        let mut world = World::new(&[1]);
+        submit(&mut world, |submission| submission.terms.retries = Some(0));
+        for lease_epoch in 1..=10 {
+            world.started(1, lease_epoch);
+            world.checkpoint(1, lease_epoch, if advances { lease_epoch as f64 } else { 1.0 });
+            world.gone(1, lease_epoch, "a", ReleaseReason::Yielded);
+            world.until(world.now_s + 400.0);
+        }
+        let orders = world.orders();
+        let starts = orders.iter().filter(|order| order.starts_with("start")).count();
+        // The first one got on; then there are as many retries as for what is lost.
+        let expected = if advances { 11 } else { 1 + 1 + settings().retries as usize };
+        assert_eq!(starts, expected, "{orders:?}");
+        let over = orders.iter().any(|order| order.contains("was not") && order.contains("end 1"));
+        assert_eq!(over, !advances, "{orders:?}");
+    }
+}
+
+#[test]
+fn what_was_killed_for_not_yielding_is_told() {
+    let mut world = World::new(&[1]);
+    world.submit(1, 1);
+    world.started(1, 1);
+    world.tell(Event::JobHeld { job: JobId(1) });
+    world.until(31.0);
+    world.gone(1, 1, "a", ReleaseReason::Killed);
+    let told = world.engine.explain(JobId(1)).unwrap().last_failure.unwrap();
+    assert_eq!(told, "asked to yield, it did not within its grace of 30 s and was killed");
+    assert_eq!(world.engine.explain(JobId(1)).unwrap().failures, 0);
+}
+
+#[test]
+fn a_job_that_nothing_can_host_is_nobody_s_contention() {
+    let mut world = World::new(&[1]);
+    world.submit(1, 1);
+    world.submit(2, 1);
+    let contention = |world: &World| world.engine.explain(JobId(1)).unwrap().contention;
+    assert_eq!(contention(&world), 2.0);
+    world.submit(3, 4);
+    submit_other_kind(&mut world, 4);
+    assert_eq!(contention(&world), 2.0);
+    world.until(10.0);
+    assert_eq!(world.engine.explain(JobId(1)).unwrap().contention_mean, 2.0);
+    // With a machine for one of them it competes for five devices in all, of one kind.
+    world.join("b", 4, Vec::new());
+    assert_eq!(contention(&world), 1.0 / 5.0 * 3.0);
+    world.tell(Event::JobCancelled { job: JobId(3), why: String::new() });
+    assert_eq!(contention(&world), 2.0 / 5.0);
+}
+
+fn submit_other_kind(world: &mut World, id: u64) {
+    let mut submission = World::submission(id, 1);
+    submission.demand.kind = Some("other".into());
+    world.tell(Event::JobSubmitted(Box::new(submission)));
+}
+
 #[test]
 fn programs_that_fail_do_not_cost_the_node() {
     let mut world = World::new(&[1]);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod eta;
 mod faults;
 mod jobs;
 mod leases;
