@@ -179,7 +179,7 @@ impl Engine {
             Standing::BackingOff { until_s: job.not_before_s, why }
         } else if let Some(placement) = state.reserved.get(&id) {
             Standing::Starting { placement: placement.clone() }
-        } else if !state.cluster.could_host(job.spec.gpus, &job.demand) {
+        } else if state.unhosted.contains(&id) {
             Standing::TooLarge { gpus: state.cluster.gpus() }
         } else {
             self.standing_queued(job)

@@ -109,12 +109,8 @@ impl Engine {
         let mut room =
             Room { kinds: BTreeMap::new(), nodes: BTreeMap::new(), users: BTreeMap::new() };
         let usable = self.usable(boundary_s);
-        for (node, devices) in usable.by_node() {
-            room.nodes.insert(node, devices.len() as u32);
-            for device in devices {
-                *room.kinds.entry(device.kind.as_str()).or_default() += 1;
-            }
-        }
+        room.kinds.extend(usable.by_kind().map(|(kind, count)| (kind, count as u32)));
+        room.nodes.extend(usable.by_node().map(|(node, devices)| (node, devices.len() as u32)));
         for (user, terms) in &state.users {
             if let Some(gpus_max) = terms.gpus_max {
                 room.users.insert(user, gpus_max);

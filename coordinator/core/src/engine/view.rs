@@ -24,8 +24,8 @@ impl Engine {
     pub(super) fn view_now(&self) -> (ClusterView, Vec<Option<f64>>) {
         let state = &self.state;
         let admitted = state.admitted.values().filter_map(|id| state.jobs.get(id));
-        let hosted = admitted
-            .filter(|job| job.is_active() && state.cluster.could_host(job.spec.gpus, &job.demand));
+        let hosted =
+            admitted.filter(|job| job.is_active() && !state.unhosted.contains(&job.spec.id));
         let (jobs, guesses) = hosted.map(|job| self.view_job(job)).unzip();
         let view = ClusterView {
             now_s: state.now_s,

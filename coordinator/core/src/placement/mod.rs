@@ -15,7 +15,10 @@ pub use choose::choose_nodes;
 /// Devices that may be given away, by node.
 #[derive(Clone, Debug, Default)]
 pub struct FreeDevices<'d> {
+    /// Only nodes that have one.
     nodes: BTreeMap<&'d NodeId, Vec<&'d DeviceInfo>>,
+    /// How many of each kind.
+    kinds: BTreeMap<&'d str, usize>,
 }
 
 /// What a gang needs.
@@ -57,13 +60,22 @@ impl<'d> FreeDevices<'d> {
     /// Adds a free device. Slots of a node are distinct.
     pub fn add(&mut self, node: &'d NodeId, device: &'d DeviceInfo) {
         self.nodes.entry(node).or_default().push(device);
+        *self.kinds.entry(&device.kind).or_default() += 1;
     }
 
     /// Takes the devices of a placement away.
     pub fn take(&mut self, placement: &Placement) {
         for part in &placement.parts {
-            if let Some(devices) = self.nodes.get_mut(&part.node) {
-                devices.retain(|device| !part.slots.contains(&device.slot));
+            let Some(devices) = self.nodes.get_mut(&part.node) else { continue };
+            devices.retain(|device| {
+                let taken = part.slots.contains(&device.slot);
+                if taken && let Some(count) = self.kinds.get_mut(device.kind.as_str()) {
+                    *count -= 1;
+                }
+                !taken
+            });
+            if devices.is_empty() {
+                self.nodes.remove(&part.node);
             }
         }
     }
@@ -86,16 +98,12 @@ impl<'d> FreeDevices<'d> {
     /// Free devices in all.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.nodes.values().map(Vec::len).sum()
+        self.kinds.values().sum()
     }
 
-    /// Kinds of device among the free ones, sorted.
-    fn kinds(&self) -> Vec<&str> {
-        let mut kinds: Vec<&str> =
-            self.nodes.values().flatten().map(|device| device.kind.as_str()).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        kinds
+    /// Free devices of each kind, by name.
+    pub fn by_kind(&self) -> impl Iterator<Item = (&'d str, usize)> + '_ {
+        self.kinds.iter().filter(|(_, count)| **count > 0).map(|(kind, count)| (*kind, *count))
     }
 
     /// Chooses devices for a gang; `None` when it does not fit. Takes nothing away.
@@ -104,9 +112,11 @@ impl<'d> FreeDevices<'d> {
         if wish.gpus == 0 {
             return None;
         }
-        let kinds = wish.kind.map_or_else(|| self.kinds(), |kind| vec![kind]);
+        let kinds = self.by_kind().filter(|(kind, count)| {
+            *count >= wish.gpus as usize && wish.kind.is_none_or(|wanted| wanted == *kind)
+        });
         let mut best: Option<Placement> = None;
-        for kind in kinds {
+        for (kind, _) in kinds {
             let found = self.place_kind(&Wish { kind: Some(kind), ..*wish });
             let better = match (&best, &found) {
                 (_, None) => false,
@@ -121,41 +131,42 @@ impl<'d> FreeDevices<'d> {
     }
 
     fn place_kind(&self, wish: &Wish<'_>) -> Option<Placement> {
-        let nodes: Vec<&NodeId> = match wish.node {
+        let nodes: Vec<(&NodeId, &[&DeviceInfo])> = match wish.node {
             Some(node) => {
-                self.nodes.get_key_value(node).map(|entry| *entry.0).into_iter().collect()
+                let only = self.nodes.get_key_value(node);
+                only.map(|(node, devices)| (*node, devices.as_slice())).into_iter().collect()
             }
-            None => self.nodes.keys().copied().collect(),
+            None => self.by_node().collect(),
         };
-        let counts: Vec<(u32, u32)> = nodes.iter().map(|node| self.count_on(node, wish)).collect();
+        let counts: Vec<(u32, u32)> = nodes.iter().map(|node| count_on(*node, wish)).collect();
         let chosen = choose_nodes(&counts, wish.gpus)?;
         if wish.one_node && chosen.len() > 1 {
             return None;
         }
-        let parts = chosen.into_iter().map(|(index, gpus)| self.share(nodes[index], gpus, wish));
+        let parts = chosen.into_iter().map(|(index, gpus)| share(nodes[index], gpus, wish));
         Some(Placement { parts: parts.collect() })
     }
+}
 
-    /// Devices of a node that the wish accepts, and how many of them the job last had.
-    fn count_on(&self, node: &NodeId, wish: &Wish<'_>) -> (u32, u32) {
-        let last = last_slots(wish.last, node);
-        let (mut free, mut known) = (0, 0);
-        for device in self.nodes[node].iter().filter(|device| wish.accepts(device)) {
-            free += 1;
-            known += u32::from(last.contains(&device.slot));
-        }
-        (free, known)
+/// Devices of a node that the wish accepts, and how many of them the job last had.
+fn count_on((node, devices): (&NodeId, &[&DeviceInfo]), wish: &Wish<'_>) -> (u32, u32) {
+    let last = last_slots(wish.last, node);
+    let (mut free, mut known) = (0, 0);
+    for device in devices.iter().filter(|device| wish.accepts(device)) {
+        free += 1;
+        known += u32::from(last.contains(&device.slot));
     }
+    (free, known)
+}
 
-    fn share(&self, node: &NodeId, gpus: u32, wish: &Wish<'_>) -> NodeShare {
-        let last = last_slots(wish.last, node);
-        let accepted = self.nodes[node].iter().filter(|device| wish.accepts(device));
-        let mut slots: Vec<u32> = accepted.map(|device| device.slot).collect();
-        slots.sort_unstable_by_key(|slot| (!last.contains(slot), *slot));
-        slots.truncate(gpus as usize);
-        slots.sort_unstable();
-        NodeShare { node: node.clone(), slots }
-    }
+fn share((node, devices): (&NodeId, &[&DeviceInfo]), gpus: u32, wish: &Wish<'_>) -> NodeShare {
+    let last = last_slots(wish.last, node);
+    let accepted = devices.iter().filter(|device| wish.accepts(device));
+    let mut slots: Vec<u32> = accepted.map(|device| device.slot).collect();
+    slots.sort_unstable_by_key(|slot| (!last.contains(slot), *slot));
+    slots.truncate(gpus as usize);
+    slots.sort_unstable();
+    NodeShare { node: node.clone(), slots }
 }
 
 fn last_slots<'a>(last: Option<&'a Placement>, node: &NodeId) -> &'a [u32] {

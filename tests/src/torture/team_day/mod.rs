@@ -27,7 +27,7 @@ pub const SCENARIO: Scenario = Scenario {
     what: "four users, 30 SDK jobs: a cancelled gang, crashes, a full disk, an upgrade",
     counts: "jobs whose end was checked",
     runs: 1,
-    ci_runs: 0,
+    ci_runs: 1,
     prepare,
 };
 

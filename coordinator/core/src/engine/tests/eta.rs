@@ -34,6 +34,8 @@ fn world(epochs_of_two: u32) -> World {
     second.spec.epochs_total = epochs_of_two;
     world.tell(Event::JobSubmitted(Box::new(second)));
     world.train_until(150.0);
+    let (epochs, batch, duration_s) = (15, 32, 10.0);
+    world.tell(Event::EpochDone { job: JobId(1), lease_epoch: 1, epochs, batch, duration_s });
     let Some(Decision::Plan(plan)) = world.engine.state.mechanism.decision() else {
         panic!("no plan")
     };
@@ -61,7 +63,7 @@ fn what_the_plan_leaves_over_is_slowed_down_by_contention() {
 #[test]
 fn a_running_job_counts_what_is_left_of_its_round() {
     // 100 epochs of 10 s, of which 150 s are done: 50 s in this round, then rounds 4 and 5, and the
-    // rest at half speed from 600 on. Contention was 1 before the second job came, at 0.
+    // rest at half speed from 600 on.
     let eta = world(4).engine.eta(JobId(1)).unwrap();
     assert!((eta.expected_s - (600.0 + (850.0 - 50.0 - 200.0) * 2.0)).abs() < 1e-6, "{eta:?}");
 }
