@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shockwave_core::engine::{Outcome, Standing};
+use shockwave_core::engine::{Outcome, Prospects, Standing};
 use shockwave_core::types::{Decision, JobId, RoundPlan};
 use shockwave_proto::v1::{
     DeviceRef, EtaInfo, JobInfo, JobState, PlanReply, PlannedJob, PlannedRound,
@@ -14,8 +14,14 @@ use super::owner::Owner;
 /// A job as users see it.
 #[must_use]
 pub fn job(owner: &Owner, job: &Job) -> JobInfo {
+    job_by(owner, &owner.state.engine.prospects(), job)
+}
+
+/// The same for one of many jobs.
+#[must_use]
+pub fn job_by(owner: &Owner, prospects: &Prospects, job: &Job) -> JobInfo {
     let lease = owner.state.book.current_lease(job);
-    let explanation = owner.state.engine.explain(JobId(job.id));
+    let explanation = owner.state.engine.explain_by(JobId(job.id), prospects);
     let attained_s = match (&job.end, &explanation) {
         (Some(end), _) => end.summary.attained_s,
         (None, Some(explanation)) => explanation.progress.attained_s,
@@ -41,7 +47,7 @@ pub fn job(owner: &Owner, job: &Job) -> JobInfo {
         metrics: job.metrics.clone(),
         jct_s: job.end.as_ref().map(|end| end.summary.jct_s),
         rho,
-        eta: eta(owner, job),
+        eta: eta(owner, prospects, job),
         exit_code: job.exit_code,
         attained_s,
         devices: lease.map(devices).unwrap_or_default(),
@@ -104,12 +110,12 @@ fn devices(lease: &Lease) -> Vec<DeviceRef> {
         .collect()
 }
 
-fn eta(owner: &Owner, job: &Job) -> Option<EtaInfo> {
+fn eta(owner: &Owner, prospects: &Prospects, job: &Job) -> Option<EtaInfo> {
     // Without a declaration nothing is known of the length, without an epoch nothing of the speed.
     job.request.declaration.as_ref()?;
     let progress = owner.state.engine.progress(JobId(job.id))?;
     progress.regimes.iter().find(|regime| regime.epoch_s.is_some())?;
-    let eta = owner.state.engine.eta(JobId(job.id))?;
+    let eta = owner.state.engine.eta_by(JobId(job.id), prospects)?;
     let now_s = owner.state.engine.now_s();
     let (past_held, past_given) = owner.state.book.forecasts_held;
     Some(EtaInfo {
@@ -209,12 +215,16 @@ pub fn plan(owner: &Owner) -> PlanReply {
         }));
         rounds[0].price = price(plan, round);
     }
+    let mut given: BTreeMap<u64, u32> = BTreeMap::new();
+    for id in rounds.iter().flat_map(|round| &round.job_ids) {
+        *given.entry(*id).or_default() += 1;
+    }
+    let prospects = engine.prospects();
     let jobs = engine.jobs().filter_map(|id| {
-        let explanation = engine.explain(id)?;
-        let given = rounds.iter().filter(|round| round.job_ids.contains(&id.0)).count();
+        let explanation = engine.explain_by(id, &prospects)?;
         Some(PlannedJob {
             job_id: id.0,
-            rounds: given as u32,
+            rounds: given.get(&id.0).copied().unwrap_or_default(),
             rho: explanation.rho_hat,
             budget: explanation.budget,
         })

@@ -27,8 +27,9 @@ pub(super) async fn state(shared: &Shared) -> Result<String, Status> {
 fn front(owner: &Owner) -> Value {
     let book = &owner.state.book;
     let ended = book.jobs.values().rev().filter(|job| job.end.is_some()).take(ENDED_MAX);
-    let mut jobs: Vec<Shown> =
-        book.active().chain(ended).map(|job| Shown::from(view::job(owner, job))).collect();
+    let prospects = owner.state.engine.prospects();
+    let shown = |job| Shown::from(view::job_by(owner, &prospects, job));
+    let mut jobs: Vec<Shown> = book.active().chain(ended).map(shown).collect();
     jobs.sort_by_key(|job| job.id);
     let plan = view::plan(owner);
     let rounds = rounds(owner, &plan);

@@ -92,6 +92,12 @@ impl Cluster {
         }
     }
 
+    /// Jobs that get devices of a node next.
+    pub(super) fn waiting_for(&self, node: &NodeId) -> impl Iterator<Item = JobId> + '_ {
+        let slots = self.nodes.get(node).map_or(&[][..], |node| node.slots.as_slice());
+        slots.iter().filter_map(|slot| slot.reserved)
+    }
+
     /// Forgets unaccounted leases of a node, except those that are still `open`; says whether that
     /// was the last of them.
     pub(super) fn account_for(

@@ -9,42 +9,48 @@ use crate::types::{JobId, LeaseGrant, Placement};
 impl Engine {
     /// Starts whatever can start now.
     pub(super) fn dispatch(&mut self, turn: &mut Turn) {
-        if !std::mem::take(&mut self.state.dispatch_due) {
+        let all = std::mem::take(&mut self.state.dispatch_due);
+        let some = std::mem::take(&mut turn.freed);
+        if !all && some.is_empty() {
             return;
         }
-        self.start_reserved(turn);
-        self.fill_idle(turn);
-    }
-
-    fn start_reserved(&mut self, turn: &mut Turn) {
-        let ready: Vec<JobId> = self
-            .state
-            .reserved
-            .iter()
-            .filter(|(id, placement)| {
-                self.state.jobs.get(id).is_some_and(|job| self.may_run(job, turn.now_s))
-                    && !self.state.leases.contains_key(id)
-                    && self.state.cluster.is_free(placement)
-            })
-            .map(|(id, _)| *id)
-            .collect();
+        let state = &self.state;
+        let ready = |id: &JobId| self.is_ready(*id, turn.now_s);
+        let ready: Vec<JobId> = match all {
+            true => state.reserved.keys().filter(|id| ready(id)).copied().collect(),
+            false => some.into_iter().filter(ready).collect(),
+        };
         for id in ready {
             if let Some(placement) = self.state.reserved.remove(&id) {
                 self.grant(id, placement, turn);
             }
         }
+        self.fill_idle(turn);
+    }
+
+    /// Whether a gang can start on the devices that are reserved for it.
+    fn is_ready(&self, id: JobId, now_s: f64) -> bool {
+        let state = &self.state;
+        state.reserved.get(&id).is_some_and(|placement| {
+            state.jobs.get(&id).is_some_and(|job| self.may_run(job, now_s))
+                && !state.leases.contains_key(&id)
+                && state.cluster.is_free(placement)
+        })
     }
 
     /// Gives idle devices to waiting jobs for the rest of the round.
     fn fill_idle(&mut self, turn: &mut Turn) {
         let state = &self.state;
         let boundary_s = state.clock.boundary_s();
+        if state.cluster.idle_count(boundary_s) == 0 {
+            return;
+        }
         let running = state
             .leases
             .keys()
             .filter(|id| state.jobs.get(id).is_some_and(super::job::Job::is_active))
             .count();
-        if state.active <= running || state.cluster.idle_count(boundary_s) == 0 {
+        if state.active <= running {
             return;
         }
         let allowed = self.may_fill();

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, job::Job, lease::Lease};
-use crate::types::{Checkpoint, Decision, JobId, NodeId, Placement};
+use super::{Engine, job::Job, lease::Lease, prospects::Prospects};
+use crate::types::{Checkpoint, JobId, NodeId, Placement};
 
 /// What a job does, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,6 +126,13 @@ impl Engine {
     /// Why a job runs or waits; `None` for a job that has ended or never was.
     #[must_use]
     pub fn explain(&self, id: JobId) -> Option<Explanation> {
+        self.state.jobs.get(&id)?;
+        self.explain_by(id, &self.prospects())
+    }
+
+    /// The same with what [`Engine::prospects`] has found, for many jobs.
+    #[must_use]
+    pub fn explain_by(&self, id: JobId, prospects: &Prospects) -> Option<Explanation> {
         let state = &self.state;
         let job = state.jobs.get(&id)?;
         let now_s = state.now_s;
@@ -140,7 +147,7 @@ impl Engine {
         Some(Explanation {
             job: id,
             now_s,
-            standing: self.standing(job),
+            standing: self.standing(job, prospects),
             budget: self.weight_of(job),
             rho_hat,
             contention_mean: progress.contention_mean,
@@ -164,11 +171,11 @@ impl Engine {
         self.precedence().into_iter().take_while(|other| *other != id).take(most).collect()
     }
 
-    fn standing(&self, job: &Job) -> Standing {
+    fn standing(&self, job: &Job, prospects: &Prospects) -> Standing {
         let state = &self.state;
         let id = job.spec.id;
         if let Some(lease) = state.leases.get(&id) {
-            return self.standing_leased(lease);
+            return self.standing_leased(lease, prospects);
         }
         if job.held {
             Standing::Held
@@ -182,33 +189,23 @@ impl Engine {
         } else if state.unhosted.contains(&id) {
             Standing::TooLarge { gpus: state.cluster.gpus() }
         } else {
-            self.standing_queued(job)
+            self.standing_queued(job, prospects)
         }
     }
 
-    fn standing_queued(&self, job: &Job) -> Standing {
-        let state = &self.state;
-        let order = self.precedence();
-        let before = order.iter().take_while(|other| **other != job.spec.id);
-        let gangs = before.filter_map(|other| state.jobs.get(other)).map(|job| job.spec.gpus);
-        let (ahead, gpus_ahead) = gangs.fold((0, 0), |(n, gpus), gang| (n + 1, gpus + gang));
-        let of_user = |other: &JobId| state.jobs.get(other).is_some_and(|o| o.user == job.user);
-        let held: u32 = state
-            .leases
-            .values()
-            .filter(|lease| of_user(&lease.job))
-            .map(|lease| lease.placement.gpus())
-            .sum();
-        let cap = state.user_gpus_max(&job.user);
+    fn standing_queued(&self, job: &Job, prospects: &Prospects) -> Standing {
+        let (ahead, gpus_ahead) = prospects.ahead(job.spec.id);
+        let held = prospects.held(&job.user);
+        let cap = self.state.user_gpus_max(&job.user);
         Standing::Queued {
             ahead,
             gpus_ahead,
             user_cap: cap.is_some_and(|cap| held + job.spec.gpus > cap),
-            planned: self.planned(job.spec.id),
+            planned: prospects.planned(job.spec.id).to_vec(),
         }
     }
 
-    fn standing_leased(&self, lease: &Lease) -> Standing {
+    fn standing_leased(&self, lease: &Lease, prospects: &Prospects) -> Standing {
         let lease_epoch = lease.epoch;
         if lease.expired || self.is_out_of_reach(lease) {
             let nodes = &self.state.cluster.nodes;
@@ -228,18 +225,8 @@ impl Engine {
                 since_s: lease.granted_s,
                 training: lease.training_s.is_some(),
                 yields_s: lease.yield_at.as_ref().map(|planned| planned.0),
-                planned: self.planned(lease.job),
+                planned: prospects.planned(lease.job).to_vec(),
             },
         }
-    }
-
-    /// Future rounds for which the plan has a job.
-    fn planned(&self, id: JobId) -> Vec<u64> {
-        let Some(Decision::Plan(plan)) = self.state.mechanism.decision() else { return Vec::new() };
-        (plan.first_round..)
-            .zip(&plan.rounds)
-            .filter(|(round, jobs)| *round > self.state.clock.round && jobs.contains(&id))
-            .map(|(round, _)| round)
-            .collect()
     }
 }

@@ -135,7 +135,7 @@ impl Engine {
         let Some(mut lease) = self.state.leases.remove(&id) else { return };
         turn.touch(id);
         self.account(&mut lease);
-        self.state.dispatch_due = true;
+        turn.freed.insert(id);
         let now_s = turn.now_s;
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         if lease.training_s.is_some() {

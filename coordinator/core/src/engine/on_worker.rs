@@ -202,7 +202,8 @@ impl Engine {
         turn: &mut Turn,
     ) {
         self.state.cluster.free(node, id, lease_epoch);
-        self.state.dispatch_due = true;
+        turn.freed.insert(id);
+        turn.freed.extend(self.state.cluster.waiting_for(node));
         if self.state.cluster.account_for(node, |key| key != (id, lease_epoch)) {
             self.state.cluster.drained.remove(node);
             if self.state.cluster.nodes.contains_key(node) {

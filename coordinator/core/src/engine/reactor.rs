@@ -1,5 +1,7 @@
 //! The engine's single entrance.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::time::NOW_MOST_S;
@@ -60,6 +62,8 @@ pub(super) struct Turn {
     pub(super) out: Vec<Action>,
     /// Jobs whose timers may have changed.
     pub(super) touched: Vec<JobId>,
+    /// Jobs that may be able to start on what is reserved for them: devices were given back.
+    pub(super) freed: BTreeSet<JobId>,
 }
 
 impl Turn {
@@ -98,7 +102,7 @@ impl Engine {
         if now_s.is_finite() && now_s > self.state.now_s {
             self.state.now_s = now_s.min(NOW_MOST_S);
         }
-        let mut turn = Turn { now_s: self.state.now_s, out: Vec::new(), touched: Vec::new() };
+        let mut turn = Turn { now_s: self.state.now_s, out: Vec::new(), touched: Vec::new(), freed: BTreeSet::new() };
         if matches!(event, Event::Started) {
             self.on_started(&mut turn);
         }

@@ -24,7 +24,8 @@ pub(super) async fn list(
         let wanted = owner.state.book.jobs.range(after).map(|(_, job)| job);
         let mut wanted = wanted.filter(|job| request.all || job.end.is_none());
         let jobs = wanted.by_ref().take(limit as usize);
-        let jobs = jobs.map(|job| view::job(owner, job)).collect();
+        let prospects = owner.state.engine.prospects();
+        let jobs = jobs.map(|job| view::job_by(owner, &prospects, job)).collect();
         Ok(ListJobsReply { jobs, more: wanted.next().is_some() })
     };
     shared.handle.ask(ask).await

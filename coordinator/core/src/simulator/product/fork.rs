@@ -235,8 +235,9 @@ impl Product<'_> {
 
     /// Whether a job is left that can end by itself.
     fn may_end(&self) -> bool {
+        let prospects = self.engine.prospects();
         self.engine.jobs().any(|id| {
-            let standing = self.engine.explain(id).map(|it| it.standing);
+            let standing = self.engine.explain_by(id, &prospects).map(|it| it.standing);
             !matches!(
                 standing,
                 None | Some(Standing::Held | Standing::Blocked { .. } | Standing::TooLarge { .. })
