@@ -1,6 +1,8 @@
-// Process groups over libtorch's own c10d: a TCP store for the rendezvous, gloo for the collectives.
+// Process groups over libtorch's own c10d: a TCP store for the rendezvous, gloo for the collectives
+// and, where it was asked for, NCCL for those of tensors on GPUs.
 
 #include "shim.h"
+#include "gpu.h"
 #include "errors.h"
 
 #include <chrono>
@@ -16,12 +18,46 @@ struct shockwave_group {
   // Kept for as long as the group: rank 0's store serves the others.
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  // Null without NCCL.
+  c10::intrusive_ptr<c10d::Backend> nccl;
+  std::chrono::milliseconds timeout;
+  // Whether NCCL's communicator has yet to be made, by the first call.
+  bool first = true;
+  // A communicator is of no use after a call that failed.
+  bool broken = false;
+
+  ~shockwave_group() {
+    if (!nccl) {
+      return;
+    }
+    try {
+      // Every call was waited for. To take leave properly might wait for workers that are gone.
+      if (!broken) {
+        nccl->abort();
+      }
+    } catch (...) {
+      // Nobody is left to hear of it.
+    }
+    if (broken) {
+      // A thread may be waiting in it for ever: it is left to the end of the process.
+      nccl.release();
+    }
+  }
 };
 
 namespace {
 
-std::vector<at::Tensor> one(void* tensor) {
-  return {*static_cast<at::Tensor*>(tensor)};
+// Calls the one of the two that the tensor belongs to, and waits.
+void run(shockwave_group* group, const at::Tensor& tensor, const shockwave::Start& start) {
+  if (!group->nccl || !tensor.is_cuda()) {
+    start(*group->gloo)->wait();
+    return;
+  }
+  TORCH_CHECK(!group->broken, "an earlier call of this group has failed");
+  group->broken = true;
+  shockwave::run_nccl(group->nccl, start, group->first, group->timeout);
+  group->broken = false;
+  group->first = false;
 }
 
 } // namespace
@@ -35,6 +71,7 @@ shockwave_group* shockwave_group_join(
     int rank,
     int size,
     int64_t timeout_ms,
+    bool nccl,
     char** error) {
   return shockwave::guard<shockwave_group*>(error, nullptr, [&]() {
     const std::chrono::milliseconds timeout(timeout_ms);
@@ -50,7 +87,12 @@ shockwave_group* shockwave_group_join(
     gloo_options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(address)};
     auto gloo =
         c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, gloo_options);
-    return new shockwave_group{store, gloo};
+    c10::intrusive_ptr<c10d::Backend> on_gpus;
+    if (nccl) {
+      auto own = c10::make_intrusive<c10d::PrefixStore>("nccl", store);
+      on_gpus = shockwave::make_nccl(own, rank, size, timeout);
+    }
+    return new shockwave_group{store, gloo, on_gpus, timeout};
   });
 }
 
@@ -60,20 +102,25 @@ void shockwave_group_free(shockwave_group* group) {
 
 bool shockwave_all_reduce(shockwave_group* group, void* tensor, bool maximum, char** error) {
   return shockwave::guard<bool>(error, false, [&]() {
-    auto tensors = one(tensor);
     c10d::AllreduceOptions options;
     options.reduceOp = maximum ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
-    group->gloo->allreduce(tensors, options)->wait();
+    // By value: a thread may outlive this call.
+    std::vector<at::Tensor> tensors = {*static_cast<at::Tensor*>(tensor)};
+    run(group, tensors[0], [tensors, options](c10d::Backend& backend) mutable {
+      return backend.allreduce(tensors, options);
+    });
     return true;
   });
 }
 
 bool shockwave_broadcast(shockwave_group* group, void* tensor, int root, char** error) {
   return shockwave::guard<bool>(error, false, [&]() {
-    auto tensors = one(tensor);
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    group->gloo->broadcast(tensors, options)->wait();
+    std::vector<at::Tensor> tensors = {*static_cast<at::Tensor*>(tensor)};
+    run(group, tensors[0], [tensors, options](c10d::Backend& backend) mutable {
+      return backend.broadcast(tensors, options);
+    });
     return true;
   });
 }

@@ -1,5 +1,5 @@
 // What the SDK needs of libtorch and tch does not bind, as plain C: process groups, generator
-// states, determinism, autocast.
+// states, determinism, autocast, the count of what waits for a GPU.
 //
 // Every function that can fail takes `error`: on failure it points to a message that
 // `shockwave_error_free` frees, and the function returns null or false. Tensors are `at::Tensor*`,
@@ -14,7 +14,8 @@ struct shockwave_group;
 
 // Joins a group of `size` processes as `rank`. The store listens at host:port on the process with
 // `serve`; `prefix` keeps groups on one store apart; `address` is the local address that the other
-// processes reach this one at.
+// processes reach this one at. With `nccl`, tensors on GPUs are summed and sent by NCCL; all others,
+// and all without it, by gloo.
 shockwave_group* shockwave_group_join(
     const char* host,
     uint16_t port,
@@ -24,6 +25,7 @@ shockwave_group* shockwave_group_join(
     int rank,
     int size,
     int64_t timeout_ms,
+    bool nccl,
     char** error);
 void shockwave_group_free(shockwave_group* group);
 
@@ -45,6 +47,11 @@ bool shockwave_set_deterministic(bool on, char** error);
 // bring back the state before (never negative, unless there is an error).
 int shockwave_autocast_begin(bool cuda, bool fp16, char** error);
 bool shockwave_autocast_end(bool cuda, int before, char** error);
+
+// Counts from now on how often this thread's calls make the host wait for a GPU, as libtorch notices
+// them. The second ends that and returns the count: negative where libtorch has no CUDA.
+void shockwave_count_syncs();
+int64_t shockwave_counted_syncs();
 
 void shockwave_error_free(char* error);
 

@@ -61,6 +61,7 @@ pub mod session;
 mod shim;
 mod signals;
 mod stopwatch;
+mod syncs;
 
 pub use attach::attach;
 pub use data::{Batch, Dataset};
@@ -70,6 +71,10 @@ pub use progress::Output;
 pub use session::{Outcome, Session};
 pub use shim::{generator_state, set_deterministic, set_generator_state};
 pub use signals::StopHandle;
+pub use syncs::SyncCount;
+
+/// The version of libtorch that this program was built with.
+pub const LIBTORCH_VERSION: &str = env!("SHOCKWAVE_LIBTORCH_VERSION");
 
 /// The code of the guide, for the documentation tests.
 #[cfg(doctest)]

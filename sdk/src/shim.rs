@@ -24,6 +24,7 @@ unsafe extern "C" {
         rank: c_int,
         size: c_int,
         timeout_ms: i64,
+        nccl: bool,
         error: *mut *mut c_char,
     ) -> *mut RawGroup;
     pub(crate) fn shockwave_group_free(group: *mut RawGroup);
@@ -57,6 +58,8 @@ unsafe extern "C" {
         before: c_int,
         error: *mut *mut c_char,
     ) -> bool;
+    pub(crate) fn shockwave_count_syncs();
+    pub(crate) fn shockwave_counted_syncs() -> i64;
     fn shockwave_error_free(error: *mut c_char);
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::workers::{TASK, free_port, run, run_all};
 use shockwave_sdk::Error;
-use shockwave_sdk::distributed::{Group, Rendezvous};
+use shockwave_sdk::distributed::{Backend, Group, Rendezvous};
 use tch::{Device, Kind, Tensor};
 
 /// Not a test by itself: what a started worker does.
@@ -22,6 +22,7 @@ fn worker() {
         "die" => die(&Group::join(&meeting).unwrap()),
         "fall silent" => fall_silent(&Group::join(&meeting).unwrap()),
         "never come" => never_come(&meeting),
+        "ask for nccl" => ask_for_nccl(&meeting),
         other => panic!("unknown task {other}"),
     }
     println!("task done");
@@ -82,6 +83,29 @@ fn never_come(meeting: &Rendezvous) {
     }
     let error = Group::join(meeting).unwrap_err();
     assert!(error.to_string().starts_with("the rendezvous failed on rank"), "{error}");
+}
+
+/// NCCL is asked for where there is none: an error at once, not a wait for the others.
+fn ask_for_nccl(meeting: &Rendezvous) {
+    let error = Group::join_on(meeting, Device::Cuda(0)).unwrap_err().to_string();
+    let expected = "the workers' backend (SHOCKWAVE_BACKEND) is nccl; expected gloo or auto";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn nccl_that_cannot_be_had_is_one_clear_error() {
+    if tch::Cuda::device_count() > 0 {
+        return;
+    }
+    run_all("ask for nccl", 2, &[("SHOCKWAVE_BACKEND", "nccl")]);
+}
+
+#[test]
+fn on_a_cpu_gloo_carries_the_sums_of_one_worker_too() {
+    let meeting = Rendezvous::new(0, 1, "127.0.0.1", free_port());
+    let group = Group::join_on(&meeting, Device::Cpu).unwrap();
+    assert_eq!(group.backend(), Backend::Gloo);
+    talk(&group);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod bench;
 mod check;
 mod demo;
+mod gpu_bundle;
 mod licences;
 mod process;
 mod reproduce;
@@ -42,6 +43,8 @@ enum Command {
     Reproduce(reproduce::Args),
     /// Runs a benchmark and writes target/bench/NAME.json; without a name, lists them
     Bench(bench::Args),
+    /// Packs the checks for a machine with a GPU, libtorch 2.11 for CUDA 13 and nothing else
+    GpuBundle(gpu_bundle::Args),
     /// Breaks the coordinator on purpose and counts what is lost, invented or run twice
     Torture(torture::Args),
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::GpuBundle(args) => gpu_bundle::run(&args),
         Command::Torture(args) => torture::run(&args),
     };
     match done {

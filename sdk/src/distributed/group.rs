@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use tch::{Device, Kind, Tensor};
 
-use super::Rendezvous;
+use super::{Backend, Rendezvous};
 use crate::Error;
 use crate::shim::{self, RawGroup};
 
@@ -14,18 +14,31 @@ use crate::shim::{self, RawGroup};
 pub struct Group {
     raw: NonNull<RawGroup>,
     meeting: Rendezvous,
+    backend: Backend,
 }
 
 // SAFETY: c10d's process groups may be used from any thread; this type is not `Sync`, so that calls keep their order.
 unsafe impl Send for Group {}
 
 impl Group {
-    /// Waits until all workers have come, at most for the timeout.
+    /// Waits until all workers have come, at most for the timeout. For a model on the CPU; see
+    /// [`join_on`](Self::join_on).
     ///
     /// # Errors
-    /// [`Error::Workers`] when they have not, [`Error::Invalid`] when the meeting makes no sense.
+    /// As [`join_on`](Self::join_on).
     pub fn join(meeting: &Rendezvous) -> Result<Self, Error> {
+        Self::join_on(meeting, Device::Cpu)
+    }
+
+    /// Waits until all workers have come, at most for the timeout. The model's device decides what carries its sums,
+    /// unless the meeting does.
+    ///
+    /// # Errors
+    /// [`Error::Workers`] when they have not come, [`Error::Invalid`] when the meeting makes no sense or asks for a
+    /// backend that cannot be had.
+    pub fn join_on(meeting: &Rendezvous, device: Device) -> Result<Self, Error> {
         meeting.check()?;
+        let backend = meeting.backend.on(device)?;
         let address = meeting.own_address()?.to_string();
         let host = c_string("MASTER_ADDR", &meeting.host)?;
         let prefix = c_string("the rendezvous prefix", &meeting.prefix)?;
@@ -43,12 +56,19 @@ impl Group {
                 rank,
                 size,
                 timeout_ms,
+                backend == Backend::Nccl,
                 error,
             )
         });
         let raw = joined.and_then(|raw| NonNull::new(raw).ok_or_else(|| "no group".to_owned()));
         let raw = raw.map_err(|reason| failed(meeting, "the rendezvous", reason))?;
-        Ok(Self { raw, meeting: meeting.clone() })
+        Ok(Self { raw, meeting: meeting.clone(), backend })
+    }
+
+    /// What carries the sums of tensors on the model's device; never [`Backend::Auto`].
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// This worker's number, from 0.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use shockwave_proto::env;
 
+use super::Backend;
 use crate::Error;
 
 /// Everything that a worker must know to join the others.
@@ -28,6 +29,8 @@ pub struct Rendezvous {
     pub timeout: Duration,
     /// The address at which the others reach this worker; found by itself when not given.
     pub address: Option<IpAddr>,
+    /// What carries the sums; by the model's device unless somebody decides.
+    pub backend: Backend,
 }
 
 /// How long the others are waited for by default: longer than a checkpoint takes, shorter than a lease.
@@ -47,13 +50,15 @@ impl Rendezvous {
             prefix: "shockwave".into(),
             timeout: TIMEOUT,
             address: None,
+            backend: Backend::Auto,
         }
     }
 
     /// Reads PyTorch's names from the environment: `RANK`, `WORLD_SIZE`, `LOCAL_RANK` (default: the rank),
     /// `MASTER_ADDR`, `MASTER_PORT`; `TORCHELASTIC_USE_AGENT_STORE` and `TORCHELASTIC_RESTART_COUNT` when `torchrun`
     /// has set them. `SHOCKWAVE_LEASE_EPOCH` (set by an agent) keeps leases apart,
-    /// `SHOCKWAVE_WORKER_TIMEOUT_S` changes the timeout, `SHOCKWAVE_WORKER_ADDRESS` gives the address.
+    /// `SHOCKWAVE_WORKER_TIMEOUT_S` changes the timeout, `SHOCKWAVE_WORKER_ADDRESS` gives the address, `SHOCKWAVE_BACKEND`
+    /// the backend (`auto`, `gloo`, `nccl`).
     ///
     /// Nothing when `WORLD_SIZE` is absent or 1: one process trains alone.
     ///
@@ -101,6 +106,9 @@ impl Rendezvous {
             meeting.address = Some(parsed.map_err(|_| {
                 Error::invalid("SHOCKWAVE_WORKER_ADDRESS", format!("'{text}'"), "an IP address")
             })?);
+        }
+        if let Some(text) = get("SHOCKWAVE_BACKEND") {
+            meeting.backend = text.parse()?;
         }
         meeting.check()?;
         Ok(Some(meeting))
@@ -184,11 +192,13 @@ mod tests {
             ("SHOCKWAVE_LEASE_EPOCH", "17"),
             ("SHOCKWAVE_WORKER_TIMEOUT_S", "2.5"),
             ("SHOCKWAVE_WORKER_ADDRESS", "10.0.0.9"),
+            ("SHOCKWAVE_BACKEND", "gloo"),
         ];
         let meeting = read(&[&RUN[..], &more].concat()).unwrap().unwrap();
         assert_eq!((meeting.local_rank, meeting.serve), (0, false));
         assert_eq!(meeting.prefix, "shockwave/17/3");
         assert_eq!(meeting.timeout, Duration::from_millis(2500));
+        assert_eq!(meeting.backend, Backend::Gloo);
         assert_eq!(meeting.own_address().unwrap().to_string(), "10.0.0.9");
     }
 
@@ -207,6 +217,7 @@ mod tests {
         assert!(wrong(("MASTER_PORT", "70000")).starts_with("MASTER_PORT is 70000"));
         assert!(wrong(("SHOCKWAVE_WORKER_TIMEOUT_S", "-1")).contains("at most 86400"));
         assert!(wrong(("SHOCKWAVE_WORKER_ADDRESS", "x")).contains("an IP address"));
+        assert!(wrong(("SHOCKWAVE_BACKEND", "mpi")).contains("auto, gloo or nccl"));
     }
 
     #[test]

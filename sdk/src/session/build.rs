@@ -15,7 +15,7 @@ use crate::Error;
 use crate::arena::Arena;
 use crate::checkpoint::{Checkpoints, Snapshot, Writer};
 use crate::data::{Dataset, Loader, Sampler};
-use crate::distributed::{Group, Rendezvous};
+use crate::distributed::{Backend, Group, Rendezvous};
 use crate::gradient::{Control, GradientSettings, LossScale};
 use crate::metrics::{MetricsFiles, Recorder};
 use crate::monitor::Monitor;
@@ -64,6 +64,7 @@ impl Builder<'_> {
                 Some(Saving { every, keep_best, background, ..session.saving_at(writer) });
         }
         session.start_alike()?;
+        session.tell_backend();
         if let Some(files) = files.filter(|_| chief) {
             session.recorder = Recorder::start(files)?;
             session.record_start();
@@ -127,9 +128,9 @@ impl Builder<'_> {
         match (self.group.take(), self.alone) {
             (Some(group), _) => Ok(Some(group)),
             (None, true) => Ok(None),
-            (None, false) => {
-                Rendezvous::from_env()?.map(|meeting| Group::join(&meeting)).transpose()
-            }
+            (None, false) => Rendezvous::from_env()?
+                .map(|meeting| Group::join_on(&meeting, self.vs.device()))
+                .transpose(),
         }
     }
 
@@ -174,6 +175,14 @@ fn program_name() -> String {
 }
 
 impl Session {
+    /// Says when sums between GPUs go over the hosts because there is no NCCL: it costs time that nobody sees.
+    fn tell_backend(&self) {
+        let slow = self.group.as_ref().is_some_and(|group| group.backend() == Backend::Gloo);
+        if let Some(reason) = Backend::nccl_missing().filter(|_| slow && self.device().is_cuda()) {
+            self.progress.say(&format!("the workers' sums go over gloo: no NCCL, {reason}"));
+        }
+    }
+
     /// Resumes from the newest checkpoint, if there is one.
     fn open_checkpoints(&mut self, checkpoints: &Checkpoints) -> Result<(), Error> {
         checkpoints.clean()?;

@@ -62,13 +62,33 @@ pub(crate) fn library_path() -> Option<PathBuf> {
     libtorch::libraries(&process::root().join(".deps"))
 }
 
-fn lay() -> Result<Vec<Item>> {
+/// The version of tch and torch-sys that is made for [`lay_gpu`]'s libtorch.
+pub(crate) const GPU_BINDINGS: &str = "0.24.0";
+
+/// Lays the libtorch with which programs for GPUs are built (about 730 MB to download, once), and says where it lies and
+/// its version.
+pub(crate) fn lay_gpu() -> Result<(PathBuf, &'static str)> {
+    let set = &wheels::LIBTORCH_GPU;
+    let (deps, _lock) = locked()?;
+    compiler::lay(&deps)?;
+    if !set.is_laid(&deps) {
+        set.lay(&deps).with_context(|| format!("{} cannot be laid", set.name))?;
+    }
+    Ok((deps.join(set.name), set.version))
+}
+
+/// The folder `.deps`, with nothing half done in it, and the lock on it.
+fn locked() -> Result<(PathBuf, File)> {
     let deps = process::root().join(".deps");
     fs::create_dir_all(&deps).with_context(|| format!("{} cannot be made", deps.display()))?;
     let lock = File::create(deps.join(".lock")).context(".deps/.lock cannot be opened")?;
     lock.lock().context(".deps/.lock cannot be taken")?;
     remove_left_overs(&deps)?;
+    Ok((deps, lock))
+}
 
+fn lay() -> Result<Vec<Item>> {
+    let (deps, _lock) = locked()?;
     let mut items = vec![compiler::lay(&deps)?];
     let mut wanted = Vec::new();
     for tool in wheels::TOOLS {

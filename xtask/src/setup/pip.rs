@@ -40,8 +40,8 @@ pub(super) fn download(set: &Set, folder: &Path) -> Result<Vec<PathBuf>> {
     // The tags are fixed, so that every python fetches the very same files.
     command.args(["--only-binary=:all:", "--python-version=3.11", "--implementation=cp"]);
     command.args(["--abi=cp311", "--abi=none"]);
-    for platform in ["manylinux_2_28_x86_64", "manylinux_2_25_x86_64", "manylinux_2_17_x86_64"] {
-        command.arg(format!("--platform={platform}"));
+    for glibc in ["2_28", "2_25", "2_18", "2_17"] {
+        command.arg(format!("--platform=manylinux_{glibc}_x86_64"));
     }
     command.args(["--platform=manylinux2014_x86_64", "--platform=manylinux2010_x86_64"]);
     command.args(["--retries=2", "--timeout=60", "--disable-pip-version-check", "--no-cache-dir"]);

@@ -118,6 +118,71 @@ pub(super) const LIBTORCH: Set = Set {
     ],
 };
 
+/// libtorch with CUDA, to build programs for GPUs on a machine without one: what they are linked with, and the headers
+/// of CUDA and NCCL. Of the version that [`super::GPU_BINDINGS`] are made for; nothing can run with it, for the packages
+/// that the CUDA code itself wants are left out.
+pub(super) const LIBTORCH_GPU: Set = Set {
+    name: "libtorch-gpu",
+    variable: "LIBTORCH",
+    version: "2.11.0",
+    version_file: "build-version",
+    probes: &[
+        "include/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp",
+        "lib/libtorch_cuda.so",
+        "lib/libc10_cuda.so",
+        "cuda/include/cuda_runtime.h",
+        "cuda/include/crt/host_config.h",
+        "cuda/include/nv/target",
+        "cuda/include/nccl.h",
+    ],
+    wheels: &[
+        Wheel {
+            file: "torch-",
+            package: "torch==2.11.0",
+            sha256: "7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a",
+            size_bytes: 530_604_548,
+            parts: &[
+                Part { inside: "torch/include", folder: "include" },
+                Part { inside: "torch/lib/libtorch.so", folder: "lib" },
+                Part { inside: "torch/lib/libtorch_cpu.so", folder: "lib" },
+                Part { inside: "torch/lib/libtorch_cuda.so", folder: "lib" },
+                Part { inside: "torch/lib/libc10.so", folder: "lib" },
+                Part { inside: "torch/lib/libc10_cuda.so", folder: "lib" },
+                Part { inside: "torch/lib/libgomp.so.1", folder: "lib" },
+            ],
+        },
+        Wheel {
+            file: "nvidia_cuda_runtime-",
+            package: "nvidia-cuda-runtime==13.0.96",
+            sha256: "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548",
+            size_bytes: 2_243_632,
+            parts: &[Part { inside: "nvidia/cu13/include", folder: "cuda/include" }],
+        },
+        Wheel {
+            file: "nvidia_cuda_crt-",
+            package: "nvidia-cuda-crt==13.0.88",
+            sha256: "2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4",
+            size_bytes: 134_086,
+            parts: &[Part { inside: "nvidia/cu13/include/crt", folder: "cuda/include/crt" }],
+        },
+        Wheel {
+            file: "nvidia_cuda_cccl-",
+            package: "nvidia-cuda-cccl==13.0.85",
+            sha256: "e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649",
+            size_bytes: 3_120_526,
+            parts: &[Part { inside: "nvidia/cu13/include/nv", folder: "cuda/include/nv" }],
+        },
+        // The very version that this libtorch was built with: the layout of its classes depends on it.
+        Wheel {
+            file: "nvidia_nccl_cu13-",
+            package: "nvidia-nccl-cu13==2.28.9",
+            sha256: "e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42",
+            size_bytes: 196_493_177,
+            parts: &[Part { inside: "nvidia/nccl/include", folder: "cuda/include" }],
+        },
+    ],
+};
+
 impl Wheel {
     /// The line of a requirements file.
     pub(super) fn requirement(&self) -> String {
@@ -158,7 +223,7 @@ impl Set {
             })?;
             unpack::unpack(file, wheel.parts, &fresh)?;
         }
-        if self.name == LIBTORCH.name {
+        if self.variable == LIBTORCH.variable {
             complete_libtorch(&fresh)?;
         }
         fs::write(fresh.join(self.version_file), format!("{}\n", self.version))?;
@@ -173,7 +238,9 @@ impl Set {
 /// Adds what a linker asks for. The package's own libtorch.so wants the CUDA code.
 fn complete_libtorch(folder: &Path) -> Result<()> {
     let lib = folder.join("lib");
-    fs::write(lib.join("libtorch.so"), "INPUT(-ltorch_cpu)\n")?;
+    if !lib.join("libtorch_cuda.so").exists() {
+        fs::write(lib.join("libtorch.so"), "INPUT(-ltorch_cpu)\n")?;
+    }
     symlink("libgomp.so.1", lib.join("libgomp.so"))?;
     Ok(())
 }
