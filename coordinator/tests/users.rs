@@ -123,6 +123,19 @@ fn what_new_users_stumbled_over() {
     assert_eq!((code, error.contains("job 2 has not ended")), (1, true), "{error}");
     user.ok(&["cancel", "2"]);
     user.ok(&["cancel", "2"]);
+    // What can be done of several is done, and said.
+    let submitted = user.ok(&["submit", "--gpus", "3", "--hold", "--", "true"]);
+    assert!(submitted.contains("is held"), "{submitted}");
+    let output = user.run(&["release", "77", "3"]);
+    let (out, error) = texts(&output);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(out.contains("job 3") && error.contains("there is no job 77"), "{out}{error}");
+    assert!(user.ok(&["cancel", "3"]).contains("cancelled"));
+    let submitted = user.ok(&["submit", "--gpus", "3", "--", "true"]);
+    assert!(submitted.contains("asks for 3 devices together"), "{submitted}");
+    user.ok(&["cancel", "4"]);
+    let (code, error) = user.fail(&["jobs", "--coordinator", "127.0.0.1:7433"]);
+    assert_eq!((code, error.contains("expected http://HOST:PORT")), (2, true), "{error}");
 
     // A reader that goes away is no error.
     let shell = format!("{} jobs --all | head -n 0", env!("CARGO_BIN_EXE_shockwave"));
@@ -144,12 +157,12 @@ fn what_new_users_stumbled_over() {
         "sleep",
         "99",
     ]);
-    wait_until("it has its device", || user.state("3") != "queued");
-    let eta = user.ok(&["eta", "3"]);
+    wait_until("it has its device", || user.state("5") != "queued");
+    let eta = user.ok(&["eta", "5"]);
     assert!(eta.contains("not known yet"), "{eta}");
     user.ok(&["submit", "--", "sleep", "99"]);
-    let explained = user.ok(&["explain", "4"]);
-    assert!(explained.contains("jobs before it: 3"), "{explained}");
+    let explained = user.ok(&["explain", "6"]);
+    assert!(explained.contains("jobs before it: 5"), "{explained}");
     assert!(explained.contains("budget 1.00"), "{explained}");
     let jobs = user.ok(&["jobs"]);
     assert!(jobs.contains("not known yet"), "{jobs}");

@@ -79,8 +79,9 @@ struct Both<T: Args> {
 
 /// Waits for a lease where the environment asks for it, and reads the command line of a program whose loop the SDK wraps;
 /// `T` are the options of its plain twin.
+/// Settings that cannot be are refused here, before any data is read or made.
 #[must_use]
-pub fn parse<T: Args + CommandFactory>() -> (T, AdaptiveOptions) {
+pub fn parse<T: Args + CommandFactory + AsRef<TrainingOptions>>() -> (T, AdaptiveOptions) {
     if let Err(error) = shockwave_sdk::attach() {
         eprintln!("Error: {error}");
         std::process::exit(1);
@@ -89,6 +90,10 @@ pub fn parse<T: Args + CommandFactory>() -> (T, AdaptiveOptions) {
     let command = Both::<T>::command().about(about);
     let both = Both::<T>::from_arg_matches(&command.get_matches());
     let Both { own, adaptive } = both.unwrap_or_else(|error| error.exit());
+    if let Err(error) = adaptive.check(own.as_ref()) {
+        eprintln!("Error: {error:#}");
+        std::process::exit(1);
+    }
     (own, adaptive)
 }
 
@@ -126,6 +131,16 @@ impl AdaptiveOptions {
             OptimizerKind::Adamw => Box::new(AdamW::new(lr).weight_decay(0.01)),
         };
         Ok((optimizer, policy))
+    }
+
+    fn check(&self, training: &TrainingOptions) -> Result<()> {
+        for (option, value) in [("--batch", training.batch), ("--epochs", training.epochs)] {
+            ensure!(value > 0, "{option} 0: at least 1");
+        }
+        let lr = training.lr();
+        ensure!(lr > 0.0 && lr.is_finite(), "--lr {lr}: a number above 0");
+        let (_, policy) = self.choose(training)?;
+        policy.check().context("--policy, --batch and --max-batch")
     }
 
     /// Whether the results can be written, now and not after the training.

@@ -6,6 +6,7 @@ use clap::Args;
 use shockwave_proto::v1::CancelJobRequest;
 
 use super::connect::{CliError, CoordinatorArgs, run_async};
+use super::govern::each;
 use super::json::{self, Job};
 use super::table;
 
@@ -29,12 +30,14 @@ pub(super) fn run(args: &CancelArgs) -> ExitCode {
 }
 
 async fn cancel(args: &CancelArgs) -> Result<ExitCode, CliError> {
-    let mut client = args.coordinator.connect().await?;
-    let mut jobs = Vec::new();
-    for &job_id in &args.ids {
+    let client = args.coordinator.connect().await?;
+    let (jobs, failed) = each(&args.ids, |job_id| {
+        let mut client = client.clone();
         let request = CancelJobRequest { job_id, reason: args.reason.clone() };
-        jobs.push(Job::from(client.cancel_job(request).await?.into_inner()));
-    }
+        async move { client.cancel_job(request).await }
+    })
+    .await?;
+    let jobs: Vec<Job> = jobs.into_iter().map(Job::from).collect();
     if args.coordinator.json {
         json::print("jobs", &jobs)?;
     } else {
@@ -43,7 +46,7 @@ async fn cancel(args: &CancelArgs) -> Result<ExitCode, CliError> {
             table::print(&format!("job {} ({}) is {}{already}", job.id, job.name, job.state))?;
         }
     }
-    let nothing = jobs.iter().any(had_ended);
+    let nothing = failed || jobs.iter().any(had_ended);
     Ok(if nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -212,6 +212,12 @@ impl CoordinatorArgs {
         let wrong = |error: tonic::transport::Error| {
             CliError::Usage(format!("{address} is no address ({error}); expected http://HOST:PORT"))
         };
+        if !["http://", "https://"].iter().any(|scheme| address.starts_with(scheme)) {
+            return Err(CliError::Usage(format!(
+                "{address} is no address of a coordinator; expected http://HOST:PORT, or \
+                 https://HOST:PORT where it shows a certificate"
+            )));
+        }
         let mut endpoint = Endpoint::from_shared(address.clone()).map_err(wrong)?;
         if address.starts_with("https://") {
             let authority = self.authority()?.ok_or_else(|| {

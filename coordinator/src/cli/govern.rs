@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use shockwave_proto::v1::{HoldJobRequest, JobInfo, SetWeightRequest};
+use tonic::{Response, Status};
 
 use super::connect::{CliError, CoordinatorArgs, run_async};
 use super::json::{self, Job};
@@ -35,14 +36,41 @@ pub struct WeightArgs {
 /// Runs `hold` (or, with `held` false, `release`).
 pub(super) fn hold(args: &HoldArgs, held: bool) -> ExitCode {
     run_async(async {
-        let mut client = args.coordinator.connect().await?;
-        let mut jobs = Vec::new();
-        for &job_id in &args.ids {
-            let request = HoldJobRequest { job_id, held };
-            jobs.push(client.hold_job(request).await?.into_inner());
-        }
-        print(jobs, &args.coordinator)
+        let client = args.coordinator.connect().await?;
+        let (jobs, failed) = each(&args.ids, |job_id| {
+            let mut client = client.clone();
+            async move { client.hold_job(HoldJobRequest { job_id, held }).await }
+        })
+        .await?;
+        let done = print(jobs, &args.coordinator)?;
+        Ok(if failed { ExitCode::FAILURE } else { done })
     })
+}
+
+/// Does something to each of several jobs: one that refuses is told of, and keeps the others from
+/// nothing. The jobs that were found, and whether one refused.
+///
+/// # Errors
+/// The coordinator is away.
+pub(super) async fn each<F>(
+    ids: &[u64],
+    act: impl Fn(u64) -> F,
+) -> Result<(Vec<JobInfo>, bool), CliError>
+where
+    F: Future<Output = Result<Response<JobInfo>, Status>>,
+{
+    let (mut jobs, mut failed) = (Vec::new(), false);
+    for &id in ids {
+        match act(id).await.map_err(CliError::from) {
+            Ok(info) => jobs.push(info.into_inner()),
+            Err(CliError::Failed(why)) => {
+                eprintln!("error: {why}");
+                failed = true;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((jobs, failed))
 }
 
 /// Runs `weight`.

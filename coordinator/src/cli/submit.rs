@@ -197,10 +197,10 @@ async fn submit(args: &SubmitArgs) -> Result<ExitCode, CliError> {
         let reply = client.submit(request).await?.into_inner();
         let job = json::Job::from(reply.job.unwrap_or_default());
         if !args.coordinator.json {
-            let what = if reply.created {
-                format!("is {}", job.state)
-            } else {
-                "was handed in before".into()
+            let what = match (reply.created, job.reason.as_str()) {
+                (false, _) => "was handed in before".into(),
+                (true, "") => format!("is {}", job.state),
+                (true, reason) => format!("is {}: {reason}", job.state),
             };
             table::print(&format!("job {} ({}) {what}", job.id, job.name))?;
         }

@@ -338,6 +338,10 @@ impl Running {
                 return Ok(());
             }
         }
+        tracing::info!(
+            "the coordinator stops; what trains goes on, and is taken up again by the next \
+             `shockwave serve` on this state"
+        );
         snapshots::take(&self.handle).await;
         let _ = self.stop.send(true);
         if let Some(agent) = self.agent {

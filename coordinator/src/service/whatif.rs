@@ -104,7 +104,10 @@ impl Question {
                 Status::not_found(format!("there is no job {id}; `shockwave jobs` lists them"))
             })?;
             if job.end.is_some() {
-                return Err(Status::failed_precondition(format!("job {id} has ended")));
+                return Err(Status::failed_precondition(format!(
+                    "job {id} has ended; only a job that is queued or runs can be taken as a model \
+                     or changed"
+                )));
             }
         }
         if let Some(node) = request.drained.iter().find(|node| !book.nodes.contains_key(*node)) {

@@ -28,6 +28,12 @@ pub struct CifarOptions {
     pub training: TrainingOptions,
 }
 
+impl AsRef<TrainingOptions> for CifarOptions {
+    fn as_ref(&self) -> &TrainingOptions {
+        &self.training
+    }
+}
+
 /// What lies in `--data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {

@@ -33,6 +33,12 @@ pub struct RatingsOptions {
     pub training: TrainingOptions,
 }
 
+impl AsRef<TrainingOptions> for RatingsOptions {
+    fn as_ref(&self) -> &TrainingOptions {
+        &self.training
+    }
+}
+
 impl RatingsOptions {
     /// The training interactions, and for each user one that was kept for the test.
     ///

@@ -44,6 +44,12 @@ pub struct TextOptions {
     pub training: TrainingOptions,
 }
 
+impl AsRef<TrainingOptions> for TextOptions {
+    fn as_ref(&self) -> &TrainingOptions {
+        &self.training
+    }
+}
+
 impl TextOptions {
     /// The training and the test part of the text.
     ///

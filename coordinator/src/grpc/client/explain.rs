@@ -51,7 +51,8 @@ pub(super) async fn explain(shared: &Shared, id: u64) -> Result<ExplainReply, St
             ahead,
             gpus_ahead,
             planned_rounds,
-            left_s: it.progress.left_s,
+            // Of a job that has declared nothing of its length, nothing is known.
+            left_s: it.progress.left_s.filter(|_| job.request.declaration.is_some()),
             job: Some(info),
         })
     };
