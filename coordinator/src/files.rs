@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -97,6 +98,25 @@ pub fn open_files_max() -> u64 {
         }
     }
     limit.rlim_cur
+}
+
+/// Opens a file of a folder that others write in, for reading: only a plain file that lies there
+/// itself. A link would have this process read what only it may, a pipe would have it wait for ever.
+///
+/// # Errors
+/// The file or its folder is not there, or something else lies in its place.
+pub fn open_foreign(path: &Path) -> io::Result<File> {
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a plain file in its folder");
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(refused());
+    };
+    let mut options = OpenOptions::new();
+    options.read(true);
+    let flags = libc::O_NOFOLLOW | libc::O_DIRECTORY;
+    let folder = options.clone().custom_flags(flags).open(folder)?;
+    let inside = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(inside)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
 }
 
 /// Makes the entries of a folder durable.

@@ -8,6 +8,20 @@ use common::{Coordinator, eventually, is_alive, read_pid, shell};
 use shockwave_proto::v1::{CancelJobRequest, JobRequest, JobState, ListJobsRequest};
 use tonic::Code;
 
+/// Variables hold secrets, and everybody may look at every job.
+#[tokio::test(flavor = "multi_thread")]
+async fn variables_of_a_job_are_shown_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start(folder.path(), 1).await;
+    let mut job = shell("echo $KEY");
+    job.env.insert("KEY".into(), "s3cr3t".into());
+    let id = coordinator.submit(job).await.id;
+    let info = coordinator.until_state(id, JobState::Finished).await;
+    assert!(!format!("{info:?}").contains("s3cr3t"), "{info:?}");
+    assert_eq!(coordinator.logs(id).await, "s3cr3t\n");
+    coordinator.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_command_runs_and_ends() {
     let folder = tempfile::tempdir().unwrap();

@@ -168,6 +168,37 @@ fn what_new_users_stumbled_over() {
     assert!(jobs.contains("not known yet"), "{jobs}");
 }
 
+/// Three ways to harm others, as an attacker found them.
+#[test]
+fn one_users_jobs_are_no_harm_to_others() {
+    let user = User::new();
+    let serve = user.serve("cpu:1", &["--policy", "fifo"]);
+    // The screen of whoever looks stays as it is, and no line is forged.
+    user.ok(&["submit", "--hold", "--", "true", "\u{1b}[2J\n  state  fine"]);
+    let shown = user.ok(&["show", "1"]);
+    assert!(!shown.contains('\u{1b}') && !shown.contains("\n  state  fine"), "{shown:?}");
+    // Long commands make no list too long for an answer.
+    let long = "x".repeat(120_000);
+    let ids: Vec<String> = (0..60)
+        .map(|_| {
+            let job = user.json(&["submit", "--hold", "--", "true", &long, &long]);
+            job["job"]["id"].to_string()
+        })
+        .collect();
+    assert_eq!(user.json(&["jobs"])["jobs"].as_array().unwrap().len(), 1 + ids.len());
+    // A new agent's token is not good for a machine that is there.
+    let token = user.json(&["token", "create", "new", "--agent"])["token"]["secret"].clone();
+    let mut agent = user.command(&["agent", "--node", "here", "--devices", "cpu:1"]);
+    agent.arg("--jobs").arg(user.home.path().join(".local/state/shockwave/state/jobs"));
+    agent.arg("--coordinator").arg(serve.ready["coordinator"].as_str().unwrap());
+    agent.env("SHOCKWAVE_TOKEN", token.as_str().unwrap()).env_remove("RUST_LOG");
+    let log = user.home.path().join("agent.log");
+    let errors = std::fs::File::create(&log).unwrap();
+    let child = agent.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
+    let _agent = Process { child, ready: Value::Null };
+    wait_until("it is refused", || said(&log).contains("a machine called here is there already"));
+}
+
 #[test]
 fn what_is_followed_goes_on_over_a_restart() {
     let user = User::new();
@@ -193,7 +224,7 @@ fn what_is_followed_goes_on_over_a_restart() {
     assert!(logs.child.wait().unwrap().success());
     let lines: String = (1..=40).map(|line| format!("line {line}\n")).collect();
     assert_eq!(said(&log), lines);
-    wait_until("the end is told", || said(&events).contains("Finished"));
+    wait_until("the end is told", || said(&events).contains("\"released\""));
     let told = said(&events);
     let numbers = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let numbers: Vec<u64> = numbers.map(|line| line["number"].as_u64().unwrap()).collect();

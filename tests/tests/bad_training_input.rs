@@ -56,8 +56,12 @@ fn settings_that_cannot_be() {
     check(&["--policy", "expert", "--schedule", "0-32"], 2, &["EPOCH:BATCH"]);
     check(&["--depth", "19"], 1, &["depth 19", "18, 34 or 6n + 2"]);
     check(&["--dropout", "1.5"], 1, &["dropout 1.5"]);
-    check(&["--batch", "0"], 1, &["batch"]);
-    check(&["--lr", "-1"], 1, &["learning rate"]);
+    check(&["--lr", "-1"], 1, &["--lr -1"]);
+    // Settings come before data, which may take minutes to read or make.
+    for (option, value) in [("--batch", "0"), ("--epochs", "0"), ("--max-batch", "1")] {
+        let both = ["--data", "/nowhere/at-all", "--policy", "gns", option, value];
+        check(&both, 1, &[option]);
+    }
     check(&["--train-samples", "0"], 1, &["--train-samples"]);
 }
 

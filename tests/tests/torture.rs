@@ -36,4 +36,5 @@ scenarios! {
     training_outlives_an_absence_and_parks_after_it: "absence",
     a_zombie_commits_nothing: "zombie",
     kills_lose_nothing: "kill",
+    a_team_has_its_day: "team-day",
 }

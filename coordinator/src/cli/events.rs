@@ -61,7 +61,7 @@ async fn read(
             "at_unix_s": record.at_unix_s,
             "event": body.get("record").cloned().unwrap_or(body),
         });
-        table::print(&line.to_string())?;
+        table::print_raw(&line.to_string())?;
         *next = record.number + 1;
     }
     Ok(())

@@ -217,5 +217,5 @@ impl From<v1::JobInfo> for Job {
 pub fn print(name: &str, value: &impl Serialize) -> Result<(), CliError> {
     let value = serde_json::to_value(value);
     let value = value.map_err(|error| CliError::Failed(error.to_string()))?;
-    super::table::print(&serde_json::json!({ "version": VERSION, name: value }).to_string())
+    super::table::print_raw(&serde_json::json!({ "version": VERSION, name: value }).to_string())
 }

@@ -38,7 +38,9 @@ async fn show(args: &ShowArgs) -> Result<ExitCode, CliError> {
 
 fn render(job: &Job) -> String {
     let mut lines = vec![format!("job {} ({}) of {}", job.id, job.name, job.user)];
-    let mut line = |name: &str, value: String| lines.push(format!("  {name:<13}{value}"));
+    let mut line = |name: &str, value: String| {
+        lines.push(format!("  {name:<13}{}", table::one_line(&value)));
+    };
     let reason = if job.reason.is_empty() { String::new() } else { format!(": {}", job.reason) };
     line("state", format!("{}{reason}", job.state));
     line("command", job.command.join(" "));

@@ -4,11 +4,28 @@ use std::io::Write;
 
 use super::connect::CliError;
 
-/// Prints a line. A reader that has gone away (`| head`) is no failure of ours to shout about.
+/// Prints lines for people: what would move the cursor or colour the screen is shown as a mark, for
+/// some of it comes from others' jobs.
+///
+/// # Errors
+/// As [`print_raw`].
+pub(super) fn print(lines: &str) -> Result<(), CliError> {
+    let moves = |c: char| c.is_control() && c != '\n';
+    if lines.contains(moves) { print_raw(&lines.replace(moves, "\u{fffd}")) } else { print_raw(lines) }
+}
+
+/// One line of what people are shown in several.
+#[must_use]
+pub(super) fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+/// Prints a line as it is. A reader that has gone away (`| head`) is no failure of ours to shout
+/// about.
 ///
 /// # Errors
 /// When standard output is closed.
-pub(super) fn print(line: &str) -> Result<(), CliError> {
+pub(super) fn print_raw(line: &str) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
     printed(writeln!(out, "{line}").and_then(|()| out.flush()))
 }

@@ -91,6 +91,14 @@ async fn bind(shared: &Shared, id: u64, node: String) -> Result<(), Status> {
                 "token {id} belongs to another machine"
             )));
         }
+        // Its leases, with the tokens and variables of their jobs, are another machine's.
+        if token.is_some_and(|token| token.info.node.is_empty()) && owner.heard.contains_key(&node) {
+            tracing::warn!(target: "audit", %node, "a new agent's token was refused: the name is taken");
+            return Err(Status::permission_denied(format!(
+                "a machine called {node} is there already: give another name with --node, or wait \
+                 until that one is lost"
+            )));
+        }
         owner.append(&Record::TokenBound { id, node })?;
         owner.publish_accounts();
         Ok(())
@@ -104,6 +112,12 @@ async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status
     if request.node.is_empty() || request.devices.is_empty() {
         return Err(Status::invalid_argument("node is nameless or has no devices"));
     }
+    for device in &request.devices {
+        check::name("kind", &device.kind)?;
+        check::name("model", &device.model)?;
+    }
+    check::name("address", &request.address)?;
+    check::name("instance", &request.instance)?;
     check_folder(shared, &request)?;
     let carries = carried(shared, &request.node);
     let ask = move |owner: &mut Owner| match carries {

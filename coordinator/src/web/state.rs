@@ -162,7 +162,7 @@ fn log_tail(path: &std::path::Path) -> String {
     use std::io::{Read, Seek, SeekFrom};
     const TAIL_BYTES: u64 = 8 << 10;
     let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = std::fs::File::open(path)?;
+        let mut file = crate::files::open_foreign(path)?;
         let size = file.metadata()?.len();
         file.seek(SeekFrom::Start(size.saturating_sub(TAIL_BYTES)))?;
         let mut text = Vec::new();

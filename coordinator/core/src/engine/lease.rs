@@ -92,12 +92,16 @@ impl Lease {
 
     /// Takes note of how it ended on one node.
     pub(super) fn note_ending(&mut self, reason: ReleaseReason) {
-        let in_order = |ending: &ReleaseReason| {
-            matches!(ending, ReleaseReason::Yielded | ReleaseReason::Exited { code: 0 })
+        // The worst that happened to a part is what happened to its gang: one that has stopped
+        // before its end is not made up for by another's completion. A part that was lost explains
+        // why the rest of its gang failed.
+        let weight = |ending: &ReleaseReason| match ending {
+            ReleaseReason::Exited { code: 0 } => 0,
+            ReleaseReason::Yielded => 1,
+            ReleaseReason::Lost => 3,
+            _ => 2,
         };
-        // A part that was lost explains why the rest of its gang failed.
-        let explains = reason == ReleaseReason::Lost;
-        if explains || self.ending.as_ref().is_none_or(in_order) {
+        if self.ending.as_ref().is_none_or(|before| weight(before) < weight(&reason)) {
             self.ending = Some(reason);
         }
     }

@@ -13,6 +13,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
+use crate::files::open_foreign;
 use crate::grpc::auth::Caller;
 use crate::runner::log::rotated;
 use crate::service::Shared;
@@ -45,10 +46,12 @@ pub(super) async fn logs(
     let (sender, receiver) = mpsc::channel(4);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let mut tail = match request.from_place.as_str() {
+        let place = request.from_place;
+        let begun = tokio::task::spawn_blocking(move || match place.as_str() {
             "" => Tail::new(path, request.tail_bytes),
             place => Tail::after(path, place),
-        };
+        });
+        let Ok(mut tail) = begun.await else { return };
         loop {
             // Asked before the reading: what was printed before the end is read after it.
             let over = !request.follow || is_over(&shared, id).await;
@@ -102,8 +105,8 @@ struct Tail {
 impl Tail {
     /// From the beginning, or (above 0) that many bytes before the end.
     fn new(path: PathBuf, tail_bytes: u64) -> Self {
-        let newest = File::open(&path).ok();
-        let older = File::open(rotated(&path)).ok();
+        let newest = open_foreign(&path).ok();
+        let older = open_foreign(&rotated(&path)).ok();
         let size = |file: &Option<File>| {
             file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len())
         };
@@ -126,7 +129,7 @@ impl Tail {
         let Some((Ok(inode), Ok(at_bytes))) = parsed else { return Self::new(path, 0) };
         // The newest first: it may become the older one between the two looks.
         for file in [path.clone(), rotated(&path)] {
-            let Ok(mut file) = File::open(file) else { continue };
+            let Ok(mut file) = open_foreign(&file) else { continue };
             let same = file.metadata().is_ok_and(|it| it.ino() == inode && it.len() >= at_bytes);
             if same && file.seek(SeekFrom::Start(at_bytes)).is_ok() {
                 return Self { path, open: Some(file) };
@@ -149,7 +152,7 @@ impl Tail {
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             if self.open.is_none() {
-                self.open = File::open(&self.path).ok();
+                self.open = open_foreign(&self.path).ok();
             }
             let Some(file) = &mut self.open else { return Ok(Vec::new()) };
             // Asked before the reading: what is written before a rotation is read before it.
@@ -169,10 +172,10 @@ impl Tail {
         let file = self.open.as_ref()?;
         let older = rotated(&self.path);
         // Opened before the question: what it names now follows `file` if `file` is the older one.
-        let newest = File::open(&self.path).ok();
+        let newest = open_foreign(&self.path).ok();
         match is_another(file, &older) {
             false => newest,
-            true => File::open(&older).ok().or(newest),
+            true => open_foreign(&older).ok().or(newest),
         }
     }
 }
@@ -236,6 +239,28 @@ mod tests {
         for place in ["1.999999", "none", "", "1"] {
             assert_eq!(rest(&mut Tail::after(path.clone(), place)), kept, "{place}");
         }
+    }
+
+    /// A job's folder belongs to its agent's account, which may not read what the coordinator may.
+    #[test]
+    fn links_and_pipes_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, secret) = (folder.path().join("job/log"), folder.path().join("log"));
+        std::fs::create_dir(folder.path().join("job")).unwrap();
+        std::fs::write(&secret, "secret").unwrap();
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        std::os::unix::fs::symlink(&secret, rotated(&path)).unwrap();
+        assert_eq!(rest(&mut Tail::new(path.clone(), 0)), "");
+        std::fs::remove_file(&path).unwrap();
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a live C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert_eq!(rest(&mut Tail::new(path.clone(), 0)), "");
+        // Nor through a folder that is a link.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        assert_eq!(rest(&mut Tail::new(link.join("log"), 0)), "");
+        assert_eq!(rest(&mut Tail::new(secret, 0)), "secret");
     }
 
     #[test]

@@ -63,6 +63,7 @@ fn own_job<'a>(owner: &'a Owner, caller: &Caller, id: u64) -> Result<&'a Job, St
     if caller.is_admin || job.user == caller.user {
         return Ok(job);
     }
+    tracing::warn!(target: "audit", job = id, user = %caller.user, "another user's job was refused");
     Err(Status::permission_denied(format!("job {id} belongs to {}", job.user)))
 }
 

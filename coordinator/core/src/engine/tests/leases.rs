@@ -156,6 +156,27 @@ fn a_lost_lease_is_not_held_against_a_job_that_can_resume() {
     }
 }
 
+/// A plain command of two workers, one of which was stopped from outside before its end.
+#[test]
+fn a_gang_of_which_a_part_has_stopped_is_not_complete() {
+    for order in [["a", "b"], ["b", "a"]] {
+        let mut world = World::new(&[1, 1]);
+        let mut submission = World::submission(1, 2);
+        submission.terms.exit_zero_finishes = true;
+        world.tell(Event::JobSubmitted(Box::new(submission)));
+        world.started(1, 1);
+        for node in order {
+            let reason = match node {
+                "a" => ReleaseReason::Yielded,
+                _ => ReleaseReason::Exited { code: 0 },
+            };
+            world.gone(1, 1, node, reason);
+        }
+        let orders = world.orders();
+        assert!(orders.iter().all(|order| !order.starts_with("end")), "{orders:?}");
+    }
+}
+
 #[test]
 fn a_broken_gang_is_killed_whole() {
     let mut world = World::new(&[1, 1]);
