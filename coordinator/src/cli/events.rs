@@ -42,11 +42,7 @@ pub(super) fn run(args: &EventsArgs) -> ExitCode {
 }
 
 /// Prints records, and notes which is the next.
-async fn read(
-    args: &EventsArgs,
-    next: &mut u64,
-    patience: &mut Patience,
-) -> Result<(), CliError> {
+async fn read(args: &EventsArgs, next: &mut u64, patience: &mut Patience) -> Result<(), CliError> {
     let mut client = args.coordinator.connect().await?;
     let request = EventsRequest { from: *next, follow: args.follow, job_id: args.job };
     let mut records = client.events(request).await?.into_inner();

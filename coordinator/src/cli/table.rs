@@ -11,7 +11,11 @@ use super::connect::CliError;
 /// As [`print_raw`].
 pub(super) fn print(lines: &str) -> Result<(), CliError> {
     let moves = |c: char| c.is_control() && c != '\n';
-    if lines.contains(moves) { print_raw(&lines.replace(moves, "\u{fffd}")) } else { print_raw(lines) }
+    if lines.contains(moves) {
+        print_raw(&lines.replace(moves, "\u{fffd}"))
+    } else {
+        print_raw(lines)
+    }
 }
 
 /// One line of what people are shown in several.

@@ -92,7 +92,8 @@ async fn bind(shared: &Shared, id: u64, node: String) -> Result<(), Status> {
             )));
         }
         // Its leases, with the tokens and variables of their jobs, are another machine's.
-        if token.is_some_and(|token| token.info.node.is_empty()) && owner.heard.contains_key(&node) {
+        if token.is_some_and(|token| token.info.node.is_empty()) && owner.heard.contains_key(&node)
+        {
             tracing::warn!(target: "audit", %node, "a new agent's token was refused: the name is taken");
             return Err(Status::permission_denied(format!(
                 "a machine called {node} is there already: give another name with --node, or wait \

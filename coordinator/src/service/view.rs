@@ -156,6 +156,7 @@ fn reason(owner: &Owner, job: &Job, standing: Option<Standing>) -> String {
         }
         Standing::Held => "on hold".into(),
         Standing::BackingOff { why, .. } => format!("{why}; is tried again soon"),
+        Standing::TooLarge { gpus: 0 } => "waits for a machine: none is in service".into(),
         Standing::TooLarge { gpus } => {
             let wanted = job.request.gpus;
             let kind = match job.request.device_kind.as_str() {

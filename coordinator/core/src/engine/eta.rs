@@ -29,7 +29,8 @@ impl Engine {
     #[must_use]
     pub fn eta(&self, id: JobId) -> Option<Eta> {
         let decision = self.state.mechanism.decision();
-        let knows = || matches!(decision, Some(Decision::Plan(plan)) if plan.backfill.contains(&id));
+        let knows =
+            || matches!(decision, Some(Decision::Plan(plan)) if plan.backfill.contains(&id));
         self.eta_in(id, &self.planned(id), knows)
     }
 

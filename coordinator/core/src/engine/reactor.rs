@@ -102,7 +102,12 @@ impl Engine {
         if now_s.is_finite() && now_s > self.state.now_s {
             self.state.now_s = now_s.min(NOW_MOST_S);
         }
-        let mut turn = Turn { now_s: self.state.now_s, out: Vec::new(), touched: Vec::new(), freed: BTreeSet::new() };
+        let mut turn = Turn {
+            now_s: self.state.now_s,
+            out: Vec::new(),
+            touched: Vec::new(),
+            freed: BTreeSet::new(),
+        };
         if matches!(event, Event::Started) {
             self.on_started(&mut turn);
         }

@@ -165,6 +165,11 @@ fn too_large(owner: &Owner, job: &Job) -> String {
         return format!("--device-memory-bytes {largest} or less, or devices with more memory");
     }
     let of_kind = if wanted.is_empty() { engine.gpus() } else { kinds[wanted] };
+    if of_kind == 0 {
+        return "a machine: by `shockwave agent`, or from a Slurm pool (`shockwave cluster` says what \
+                those wait for)"
+            .into();
+    }
     if gpus > of_kind {
         return format!("--gpus {of_kind} or fewer, or more machines");
     }

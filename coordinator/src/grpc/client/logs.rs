@@ -125,7 +125,8 @@ impl Tail {
 
     /// From where another reader has stopped; from the beginning where that is gone.
     fn after(path: PathBuf, place: &str) -> Self {
-        let parsed = place.split_once('.').map(|(inode, at)| (inode.parse::<u64>(), at.parse::<u64>()));
+        let parsed =
+            place.split_once('.').map(|(inode, at)| (inode.parse::<u64>(), at.parse::<u64>()));
         let Some((Ok(inode), Ok(at_bytes))) = parsed else { return Self::new(path, 0) };
         // The newest first: it may become the older one between the two looks.
         for file in [path.clone(), rotated(&path)] {

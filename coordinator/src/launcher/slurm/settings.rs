@@ -167,6 +167,10 @@ impl Pool {
             return wrong("backlog", self.backlog.to_string(), "1 to 1000");
         }
         self.check_mode()?;
+        let slots = self.devices.strip_prefix("cpu:").and_then(|count| count.parse().ok());
+        if slots.is_some_and(|slots: u32| slots != self.devices_per_node) {
+            return wrong("devices", self.devices.clone(), "cpu: and as many as devices_per_node");
+        }
         self.check_times()
     }
 

@@ -138,6 +138,8 @@ mod tests {
         ] {
             check(&format!("mode = 'job'\n{more}"), field);
         }
+        let error = pool("devices = 'cpu:3'").unwrap().check().unwrap_err();
+        assert_eq!((error.field, error.got.as_str()), ("devices", "cpu:3"), "{error}");
         pool("mode = 'job'\ndevices = 'cpu:4'\naccounts = { ada = 'ml' }")
             .unwrap()
             .check()
