@@ -169,13 +169,15 @@ impl Engine {
     fn after_lease(&mut self, id: JobId, lease: &Lease, turn: &mut Turn) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let asked = was_asked(lease);
-        // A machine that goes away has its jobs stop: no fault of theirs.
+        // A machine that goes away has its jobs stop, and a plain command ends so with its lease: no
+        // fault of theirs.
         let nodes = &self.state.cluster.nodes;
-        let leaves = lease
-            .placement
-            .parts
-            .iter()
-            .any(|part| nodes.get(&part.node).is_none_or(|node| node.drained.is_some()));
+        let excused = job.terms.exit_zero_finishes
+            || lease
+                .placement
+                .parts
+                .iter()
+                .any(|part| nodes.get(&part.node).is_none_or(|node| node.drained.is_some()));
         let unstarted = matches!(lease.ending, Some(ReleaseReason::StartFailed { .. }));
         if completes(job, lease) {
             return self.end(id, Outcome::Finished { step: None }, turn);
@@ -184,7 +186,7 @@ impl Engine {
             Some(ReleaseReason::StartFailed { why }) => why.clone(),
             Some(ReleaseReason::Killed) if lease.expired => "its lease was not renewed".into(),
             // Whoever stops it by hand may do so as often as it gets on in between.
-            Some(ReleaseReason::Yielded) if !asked && !leaves && !lease.advanced => {
+            Some(ReleaseReason::Yielded) if !asked && !excused && !lease.advanced => {
                 "it stopped before a new checkpoint as if asked to yield (exit code 75), but was not"
                     .into()
             }

@@ -36,7 +36,11 @@ pub(super) struct Track {
 impl Track {
     /// The gang trains, from a state with `epochs_done`.
     pub(super) fn start(&mut self, at_s: f64, epochs_done: f64, initial_batch: u32) {
-        if self.reported.regimes.is_empty() {
+        // What was taken for a plain command may have declared its batch size since.
+        let is_new = self.reported.epochs_done() == 0.0
+            && self.reported.regimes.last().is_none_or(|regime| regime.batch != initial_batch);
+        if is_new {
+            self.reported.regimes.clear();
             self.push_regime(initial_batch);
         }
         self.move_to(epochs_done);

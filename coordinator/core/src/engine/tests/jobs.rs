@@ -63,6 +63,46 @@ fn to_yield_unasked_is_a_failure_unless_it_got_on() {
     }
 }
 
+/// Its program runs, and is taken for a plain command, before it says what it is.
+#[test]
+fn a_batch_size_that_is_declared_late_is_the_first_one() {
+    let mut world = World::new(&[1]);
+    submit(&mut world, |submission| {
+        submission.terms.exit_zero_finishes = true;
+        submission.spec.initial_batch = 1;
+    });
+    world.started(1, 1);
+    let declared = Declaration { initial_batch: Some(16), ..Declaration::default() };
+    world.tell(Event::JobDeclared { job: JobId(1), declaration: Box::new(declared) });
+    world.started(1, 1);
+    let batches: Vec<u32> =
+        world.engine.progress(JobId(1)).unwrap().regimes.iter().map(|it| it.batch).collect();
+    assert_eq!(batches, [16]);
+    // A later start of a job that has trained begins no other regime.
+    world.tell(Event::EpochDone {
+        job: JobId(1),
+        lease_epoch: 1,
+        epochs: 1,
+        batch: 32,
+        duration_s: 9.0,
+    });
+    world.started(1, 1);
+    assert_eq!(world.engine.progress(JobId(1)).unwrap().regimes.last().unwrap().batch, 32);
+}
+
+/// Its runner ended it with its lease, while its machine was cut off.
+#[test]
+fn a_plain_command_that_yields_is_not_blamed() {
+    let mut world = World::new(&[1]);
+    submit(&mut world, |submission| {
+        submission.terms.exit_zero_finishes = true;
+        submission.terms.retries = Some(0);
+    });
+    world.started(1, 1);
+    world.gone(1, 1, "a", ReleaseReason::Yielded);
+    assert_eq!(world.orders(), ["start 1.1 on a0", "start 1.2 on a0"]);
+}
+
 #[test]
 fn what_was_killed_for_not_yielding_is_told() {
     let mut world = World::new(&[1]);
