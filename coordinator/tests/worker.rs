@@ -122,7 +122,7 @@ fn checkpoint(step: u64) -> Kind {
 async fn events_are_taken_once_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(&folder.path().join("state"), 1).await;
-    let worker = Worker::start(&coordinator, folder.path(), "exit 0").await;
+    let mut worker = Worker::start(&coordinator, folder.path(), "exit 0").await;
     let id = worker.lease.job_id;
     assert_eq!(worker.declare(PROTOCOL_VERSION).await.unwrap().acknowledged, 0);
     assert_eq!(worker.report(&[(1, started()), (2, epoch(0, 10))]).await.unwrap(), 2);
@@ -167,6 +167,11 @@ async fn exit_code_zero_does_not_finish_a_job_of_the_sdk() {
     std::fs::write(folder.path().join("end"), "").unwrap();
     let job = coordinator.until(worker.lease.job_id, |info| info.ended_unix_s.is_some()).await;
     assert_eq!(job.state(), JobState::Failed, "{}", job.reason);
+    // It has ended and is gone: whoever kept its token changes nothing any more.
+    worker.lease.lease_epoch = job.lease_epoch;
+    let late = worker.report(&[(2, checkpoint(9))]).await.unwrap_err();
+    assert_eq!(late.code(), Code::FailedPrecondition);
+    assert!(late.message().contains("has ended"), "{late}");
     coordinator.stop().await;
 }
 

@@ -92,13 +92,9 @@ fn without_paths(target: &Path, scratch: &Path) -> String {
     let programs = programs.parent().unwrap().display().to_string();
     let (target, scratch) = (target.display(), scratch.display());
     format!(
-        "const clean = () => {{ \
-             const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); \
-             while (walk.nextNode()) for (const path of [{programs:?}, '{target}', '{scratch}']) \
-                 if (walk.currentNode.data.includes(path)) \
-                     walk.currentNode.data = walk.currentNode.data.replaceAll(path, '/opt/train'); }}; \
-         clean(); \
-         new MutationObserver(clean).observe(document.body, {{ subtree: true, childList: true }})"
+        "const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); \
+         while (walk.nextNode()) for (const path of [{programs:?}, '{target}', '{scratch}']) \
+             walk.currentNode.data = walk.currentNode.data.replaceAll(path, '/opt/train')"
     )
 }
 

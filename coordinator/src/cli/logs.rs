@@ -67,7 +67,10 @@ async fn read(
         let mut out = std::io::stdout().lock();
         table::printed(out.write_all(&chunk.data).and_then(|()| out.flush()))?;
     }
+    if !args.follow {
+        return Ok(true);
+    }
     // A coordinator that stops in good order ends the stream too.
     let info = client.show_job(ShowJobRequest { job_id: args.id }).await?.into_inner();
-    Ok(!args.follow || json::has_ended(info.state()))
+    Ok(json::has_ended(info.state()))
 }

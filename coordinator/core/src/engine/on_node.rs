@@ -16,6 +16,7 @@ impl Engine {
             state.cluster.unreserve(placement);
         }
         state.cluster.nodes.clear();
+        state.note_hosting();
         state.mechanism.note_change();
         for lease in state.leases.values_mut() {
             lease.expires_s = lease.expires_s.max(until_s);

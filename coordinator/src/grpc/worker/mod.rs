@@ -49,9 +49,15 @@ fn fenced(owner: &Owner, lease: LeaseRef) -> Result<&Job, Status> {
     let job = owner.state.book.jobs.get(&lease.job_id);
     let job = job.ok_or_else(|| Status::not_found(format!("there is no job {}", lease.job_id)))?;
     let is_there = owner.state.book.leases.contains_key(&(job.id, lease.lease_epoch));
-    // Once its processes are gone, nobody has anything to say of a job that has ended.
-    if lease.lease_epoch == job.lease_epoch && (job.end.is_none() || is_there) {
-        return Ok(job);
+    if lease.lease_epoch == job.lease_epoch {
+        // Once its processes are gone, nobody has anything to say of a job that has ended.
+        return match job.end.is_none() || is_there {
+            true => Ok(job),
+            false => Err(Status::failed_precondition(format!(
+                "job {} has ended, and its lease {} is over",
+                job.id, lease.lease_epoch
+            ))),
+        };
     }
     Err(Status::failed_precondition(format!(
         "lease {} of job {} is not valid: its newest is {}; stop without committing anything",

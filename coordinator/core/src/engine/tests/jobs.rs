@@ -133,6 +133,11 @@ fn a_job_that_nothing_can_host_is_nobody_s_contention() {
     assert_eq!(contention(&world), 3.0 / 5.0);
     world.tell(Event::JobCancelled { job: JobId(3), why: String::new() });
     assert_eq!(contention(&world), 2.0 / 5.0);
+    // Without a machine, as after a start, no job is offered to a policy.
+    world.tell(Event::Started);
+    assert_eq!(world.engine.view_now().0.jobs, []);
+    world.join("a", 1, Vec::new());
+    assert_eq!(world.engine.view_now().0.jobs.len(), 2);
 }
 
 fn submit_other_kind(world: &mut World, id: u64) {
