@@ -122,7 +122,7 @@ fn checkpoint(step: u64) -> Kind {
 async fn events_are_taken_once_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(&folder.path().join("state"), 1).await;
-    let mut worker = Worker::start(&coordinator, folder.path(), "exit 0").await;
+    let worker = Worker::start(&coordinator, folder.path(), "exit 0").await;
     let id = worker.lease.job_id;
     assert_eq!(worker.declare(PROTOCOL_VERSION).await.unwrap().acknowledged, 0);
     assert_eq!(worker.report(&[(1, started()), (2, epoch(0, 10))]).await.unwrap(), 2);
@@ -161,7 +161,7 @@ async fn events_are_taken_once_and_in_order() {
 async fn exit_code_zero_does_not_finish_a_job_of_the_sdk() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(&folder.path().join("state"), 1).await;
-    let worker = Worker::start(&coordinator, folder.path(), "exit 0").await;
+    let mut worker = Worker::start(&coordinator, folder.path(), "exit 0").await;
     worker.declare(PROTOCOL_VERSION).await.unwrap();
     worker.report(&[(1, started())]).await.unwrap();
     std::fs::write(folder.path().join("end"), "").unwrap();
