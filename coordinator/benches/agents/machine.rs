@@ -21,6 +21,11 @@ use tonic::{Code, Request, Status};
 pub const DEVICES: u32 = 8;
 /// Waits of agents between calls that do not get through: the first, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// How long an agent waits for news.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Time that training takes from the directive to stop until it has ended: a checkpoint's, and long
+/// enough for every yield of a round to be asked for at once, when the round is fixed.
+pub const STOPPING: Duration = Duration::from_millis(2100);
 /// How long a lease lasts, seconds.
 pub const TTL_S: f64 = 60.0;
 
@@ -69,6 +74,7 @@ struct Held {
     nonce: String,
     state: WorkerState,
     training: Option<AbortHandle>,
+    ends_at: Option<Instant>,
 }
 
 /// A machine: its agent and its training.
@@ -132,12 +138,15 @@ impl Machine {
         note(&self.notes, |notes| notes.joins_ms.push(began.elapsed().as_secs_f64() * 1e3));
         let mut generation = 0;
         loop {
+            let ends = self.held.values().filter_map(|held| held.ends_at).min();
+            let wait = ends.map(|at| at.saturating_duration_since(Instant::now()));
+            let wait = wait.map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT));
             let request = SyncRequest {
                 node: self.node.clone(),
                 instance: "1".into(),
                 workers: self.held.iter().map(status).collect(),
                 generation,
-                wait_ms: 10_000,
+                wait_ms: wait.as_millis() as u64,
                 ..SyncRequest::default()
             };
             let reply = match self.agent.sync(with_token(&self.token, request)?).await {
@@ -149,7 +158,7 @@ impl Machine {
             };
             pause = PAUSE.0;
             generation = reply.generation;
-            if self.take(reply.assignments) {
+            if self.take(reply.assignments) | self.end() {
                 generation = 0;
             }
         }
@@ -187,15 +196,12 @@ impl Machine {
                 note(&self.notes, |notes| notes.starts.push(now));
                 changed = true;
                 let nonce = it.nonce.clone();
-                Held { nonce, state: WorkerState::Reserved, training: None }
+                let state = WorkerState::Reserved;
+                Held { nonce, state, training: None, ends_at: None }
             });
-            if it.stop.is_some() && held.state != WorkerState::Exited {
+            if it.stop.is_some() && held.state != WorkerState::Exited && held.ends_at.is_none() {
                 note(&self.notes, |notes| notes.stops.push(now));
-                if let Some(training) = &held.training {
-                    training.abort();
-                }
-                held.state = WorkerState::Exited;
-                changed = true;
+                held.ends_at = Some(now + STOPPING);
             } else if it.go && it.stop.is_none() && held.state == WorkerState::Reserved {
                 held.state = WorkerState::Running;
                 changed = true;
@@ -207,6 +213,18 @@ impl Machine {
             }
         }
         changed
+    }
+
+    /// Ends what has written its checkpoint; whether there is something to say.
+    fn end(&mut self) -> bool {
+        let now = Instant::now();
+        let due = |held: &&mut Held| held.ends_at.is_some_and(|at| at <= now);
+        let mut some = false;
+        for held in self.held.values_mut().filter(due) {
+            held.training.iter().for_each(AbortHandle::abort);
+            (held.state, held.ends_at, some) = (WorkerState::Exited, None, true);
+        }
+        some
     }
 }
 
