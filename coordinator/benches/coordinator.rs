@@ -6,6 +6,7 @@
 //! `--seconds N` (150: a round and a quarter). `--turns-s N` (90): time in which two jobs take turns.
 //! `--only NAME,..`: some of events, boundary, agents, restart, connected, handover.
 
+mod cluster;
 mod connected;
 mod handover;
 mod served;
@@ -22,7 +23,6 @@ use shockwave::service::settings::Configuration;
 use shockwave::store::{NewRecord, Store, StoreError, Writer};
 use shockwave_core::engine::{Demand, Event, Planning, Submission, Terms};
 use shockwave_core::types::{Adaptation, DeviceInfo, JobId, JobSpec, NodeId, NodeInfo};
-use shockwave_proto::v1::Device;
 
 /// Each figure is the median of so many runs.
 const RUNS: usize = 5;
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         boundary()?;
     }
     if wanted("agents") {
-        agents()?;
+        cluster::measure()?;
     }
     if wanted("restart") {
         restart(number("--events", 1_000_000))?;
@@ -203,62 +203,6 @@ fn put(state: &mut State, record: &Record, now_s: f64) -> f64 {
     let start = Instant::now();
     state.apply(stamp, record);
     start.elapsed().as_secs_f64() * 1000.0
-}
-
-/// 1,000 machines of 8 devices with 3,000 jobs, as the coordinator takes their records in: joins,
-/// the boundary of a round with its plan, losses. Without the network and the disk.
-fn agents() -> Result<(), Box<dyn Error>> {
-    const NODES: u64 = 1000;
-    let mut configuration = Configuration::default();
-    configuration.engine.planning = Planning::Inline;
-    let mut state = State::empty(&configuration, "secret")?;
-    let joined = |node: u64| Record::Joined {
-        node: format!("node{node}"),
-        instance: "1".into(),
-        address: String::new(),
-        devices: (0..8)
-            .map(|index| Device { index, kind: "gpu".into(), ..Device::default() })
-            .collect(),
-        keeps: Vec::new(),
-        until_s: None,
-        machine: String::new(),
-    };
-    let joins = (0..NODES).map(|node| put(&mut state, &joined(node), 0.0)).collect();
-    let value = median(joins);
-    row("join, 1,000 agents of 8", value, "ms", Some((10.0, value <= 10.0)), "");
-    for job in 1..=3 * NODES {
-        let gpus = [1, 1, 2, 4, 8][job as usize % 5];
-        let request = shockwave_proto::v1::JobRequest {
-            command: vec!["train".into()],
-            working_dir: "/".into(),
-            gpus,
-            workers: gpus,
-            weight: 1.0,
-            ..Default::default()
-        };
-        let request = Box::new(request);
-        let record = Record::Submitted { job, user: "ada".into(), key: String::new(), request };
-        put(&mut state, &record, 1.0);
-    }
-    let mut times_ms = Vec::new();
-    for _ in 0..RUNS {
-        let boundary_s = state.engine.boundary_s();
-        let running: Vec<_> = state.engine.leases().map(|it| (it.job.0, it.lease_epoch)).collect();
-        for (job, lease_epoch) in running {
-            let renewed = Record::Renewed { job, lease_epoch, position: None };
-            put(&mut state, &renewed, boundary_s - 60.0);
-        }
-        times_ms.push(put(&mut state, &Record::Tick, boundary_s));
-    }
-    let value = median(times_ms);
-    let name = "boundary, 3,000 jobs, 1,000 agents of 8";
-    row(name, value, "ms", Some((250.0, value <= 250.0)), "");
-    let now_s = state.book.now_s + 1.0;
-    let lost = |node: u64| Record::Lost { node: format!("node{node}"), why: "silent".into() };
-    let losses = (0..100).map(|node| put(&mut state, &lost(node), now_s)).collect();
-    let value = median(losses);
-    row("loss, 1,000 agents of 8", value, "ms", Some((10.0, value <= 10.0)), "");
-    Ok(())
 }
 
 /// A start on a log of so many events, with the newest snapshot as old as it can be.

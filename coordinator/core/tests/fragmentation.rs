@@ -41,7 +41,7 @@ impl Cluster {
         let mut free = FreeDevices::default();
         for (index, (name, devices)) in self.nodes.iter().enumerate() {
             let devices = devices.iter().filter(|it| !self.taken.contains(&(index, it.slot)));
-            devices.for_each(|device| free.add(name, device));
+            free.add(name, devices.collect());
         }
         free.place(&Wish::any(gpus))
     }

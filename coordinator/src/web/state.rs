@@ -34,8 +34,9 @@ fn front(owner: &Owner) -> Value {
     let plan = view::plan(owner);
     let rounds = rounds(owner, &plan);
     let stints = book.history.iter().rev().take(STINTS_MAX).map(|it| stint(owner, it));
+    let holders = cluster::Holders::of(owner);
     let nodes = book.nodes.iter().map(|(name, node)| {
-        let info = cluster::info(owner, name, node);
+        let info = cluster::info(owner, &holders, name, node);
         let devices = info.devices.iter().map(|it| {
             let device = it.device.clone().unwrap_or_default();
             json!({

@@ -19,6 +19,10 @@ pub(super) struct Cluster {
     pub(super) drained: BTreeMap<NodeId, String>,
     /// Leases for whose processes a node was set aside: it is used again once they are gone.
     pub(super) unaccounted: BTreeMap<NodeId, BTreeSet<(JobId, u64)>>,
+    /// Devices that nobody holds and nobody waits for, also on nodes that nothing may start on:
+    /// where there are none, none are looked for.
+    #[serde(default)]
+    idle: u32,
 }
 
 /// One node.
@@ -41,6 +45,12 @@ struct Slot {
     reserved: Option<JobId>,
 }
 
+impl Slot {
+    fn is_idle(&self) -> bool {
+        self.holder.is_none() && self.reserved.is_none()
+    }
+}
+
 impl Node {
     pub(super) fn new(info: NodeInfo) -> Self {
         let slots = vec![Slot::default(); info.devices.len()];
@@ -55,6 +65,10 @@ impl Node {
     /// Slot numbers with their holder.
     pub(super) fn holders(&self) -> impl Iterator<Item = (u32, Option<(JobId, u64)>)> + '_ {
         self.info.devices.iter().zip(&self.slots).map(|(device, slot)| (device.slot, slot.holder))
+    }
+
+    fn idle(&self) -> u32 {
+        self.slots.iter().filter(|slot| slot.is_idle()).count() as u32
     }
 
     fn each_mut(&mut self, share: &NodeShare, mut change: impl FnMut(&mut Slot)) {
@@ -73,29 +87,74 @@ impl Cluster {
         serving.map(|node| node.info.devices.len() as u32).sum()
     }
 
+    /// A node comes, or is another one now.
+    pub(super) fn insert(&mut self, name: NodeId, node: Node) {
+        self.remove(&name);
+        self.idle += node.idle();
+        self.nodes.insert(name, node);
+    }
+
+    /// A node goes; whether it was there.
+    pub(super) fn remove(&mut self, name: &NodeId) -> bool {
+        let removed = self.nodes.remove(name);
+        self.idle = self.idle.saturating_sub(removed.as_ref().map_or(0, Node::idle));
+        removed.is_some()
+    }
+
+    /// All nodes go.
+    pub(super) fn clear(&mut self) {
+        self.nodes.clear();
+        self.idle = 0;
+    }
+
+    /// Whether there are idle devices, on whatever nodes.
+    pub(super) fn has_idle(&self, gpus: u32) -> bool {
+        self.idle >= gpus
+    }
+
+    /// Changes who has devices of a node; how many more are idle then.
+    fn change(&mut self, node: &NodeId, change: impl FnOnce(&mut Node)) -> u32 {
+        let Some(node) = self.nodes.get_mut(node) else { return 0 };
+        let before = node.idle();
+        change(node);
+        let after = node.idle();
+        self.idle = (self.idle + after).saturating_sub(before);
+        after.saturating_sub(before)
+    }
+
     pub(super) fn hold(&mut self, placement: &Placement, job: JobId, epoch: u64) {
         for part in &placement.parts {
-            if let Some(node) = self.nodes.get_mut(&part.node) {
-                node.each_mut(part, |slot| {
-                    *slot = Slot { holder: Some((job, epoch)), reserved: None }
-                });
-            }
+            let held = Slot { holder: Some((job, epoch)), reserved: None };
+            self.change(&part.node, |node| node.each_mut(part, |slot| *slot = held));
         }
     }
 
-    /// Frees what a lease holds on a node.
-    pub(super) fn free(&mut self, node: &NodeId, job: JobId, epoch: u64) {
-        if let Some(node) = self.nodes.get_mut(node) {
+    /// Frees what a lease holds on a node; whether devices are idle now.
+    pub(super) fn free(&mut self, node: &NodeId, job: JobId, epoch: u64) -> bool {
+        let more = self.change(node, |node| {
             for slot in node.slots.iter_mut().filter(|slot| slot.holder == Some((job, epoch))) {
                 slot.holder = None;
             }
-        }
+        });
+        more > 0
     }
 
     /// Jobs that get devices of a node next.
     pub(super) fn waiting_for(&self, node: &NodeId) -> impl Iterator<Item = JobId> + '_ {
         let slots = self.nodes.get(node).map_or(&[][..], |node| node.slots.as_slice());
         slots.iter().filter_map(|slot| slot.reserved)
+    }
+
+    /// Jobs that get devices of a placement next.
+    pub(super) fn waiting_on(&self, placement: &Placement) -> BTreeSet<JobId> {
+        let mut jobs = BTreeSet::new();
+        for part in &placement.parts {
+            let Some(node) = self.nodes.get(&part.node) else { continue };
+            let slots = node.info.devices.iter().zip(&node.slots);
+            let ours = slots.filter(|(device, _)| part.slots.contains(&device.slot));
+            jobs.extend(ours.filter_map(|(_, slot)| slot.reserved));
+        }
+        jobs
     }
 
     /// Forgets unaccounted leases of a node, except those that are still `open`; says whether that
@@ -115,18 +174,16 @@ impl Cluster {
     }
 
     pub(super) fn reserve(&mut self, placement: &Placement, job: JobId) {
-        for part in &placement.parts {
-            if let Some(node) = self.nodes.get_mut(&part.node) {
-                node.each_mut(part, |slot| slot.reserved = Some(job));
-            }
-        }
+        self.set_reserved(placement, Some(job));
     }
 
     pub(super) fn unreserve(&mut self, placement: &Placement) {
+        self.set_reserved(placement, None);
+    }
+
+    fn set_reserved(&mut self, placement: &Placement, job: Option<JobId>) {
         for part in &placement.parts {
-            if let Some(node) = self.nodes.get_mut(&part.node) {
-                node.each_mut(part, |slot| slot.reserved = None);
-            }
+            self.change(&part.node, |node| node.each_mut(part, |slot| slot.reserved = job));
         }
     }
 
@@ -143,7 +200,7 @@ impl Cluster {
 
     /// Devices that nobody holds and nobody waits for, on nodes that serve until `until_s`.
     pub(super) fn idle(&self, until_s: f64) -> FreeDevices<'_> {
-        self.devices(until_s, |slot| slot.holder.is_none() && slot.reserved.is_none())
+        self.devices(until_s, Slot::is_idle)
     }
 
     /// Every device on nodes that serve until `until_s` whose holder, if any, is one of `holders`.
@@ -155,21 +212,11 @@ impl Cluster {
         self.devices(until_s, |slot| slot.holder.is_none_or(|(job, epoch)| holders(job, epoch)))
     }
 
-    /// How many devices nobody holds and nobody waits for.
-    pub(super) fn idle_count(&self, until_s: f64) -> u32 {
-        let nodes = self.nodes.values().filter(|node| node.serves(until_s));
-        let slots = nodes.flat_map(|node| &node.slots);
-        slots.filter(|slot| slot.holder.is_none() && slot.reserved.is_none()).count() as u32
-    }
-
     fn devices(&self, until_s: f64, wanted: impl Fn(&Slot) -> bool) -> FreeDevices<'_> {
         let mut free = FreeDevices::default();
         for (name, node) in self.nodes.iter().filter(|(_, node)| node.serves(until_s)) {
-            for (device, slot) in node.info.devices.iter().zip(&node.slots) {
-                if wanted(slot) {
-                    free.add(name, device);
-                }
-            }
+            let slots = node.info.devices.iter().zip(&node.slots);
+            free.add(name, slots.filter(|(_, slot)| wanted(slot)).map(|it| it.0).collect());
         }
         free
     }

@@ -7,7 +7,8 @@ use super::{Action, Engine, lease::Lease, reactor::Turn, select::UserRoom};
 use crate::types::{JobId, LeaseGrant, Placement};
 
 impl Engine {
-    /// Starts whatever can start now.
+    /// Starts whatever can start now. After a lease's end with nothing else new, that is its own job
+    /// and those for which its devices are reserved: all others did not fit before.
     pub(super) fn dispatch(&mut self, turn: &mut Turn) {
         let all = std::mem::take(&mut self.state.dispatch_due);
         let some = std::mem::take(&mut turn.freed);
@@ -15,17 +16,21 @@ impl Engine {
             return;
         }
         let state = &self.state;
-        let ready = |id: &JobId| self.is_ready(*id, turn.now_s);
+        let ready = |id: &&JobId| self.is_ready(**id, turn.now_s);
         let ready: Vec<JobId> = match all {
-            true => state.reserved.keys().filter(|id| ready(id)).copied().collect(),
-            false => some.into_iter().filter(ready).collect(),
+            true => state.reserved.keys().filter(ready).copied().collect(),
+            false => some.iter().filter(ready).copied().collect(),
         };
         for id in ready {
             if let Some(placement) = self.state.reserved.remove(&id) {
                 self.grant(id, placement, turn);
             }
         }
-        self.fill_idle(turn);
+        let gangs = some.iter().filter_map(|id| Some(self.state.jobs.get(id)?.spec.gpus));
+        let least = if all { Some(1) } else { gangs.min() };
+        if least.is_some_and(|gpus| self.state.cluster.has_idle(gpus)) {
+            self.fill_idle(turn);
+        }
     }
 
     /// Whether a gang can start on the devices that are reserved for it.
@@ -42,9 +47,6 @@ impl Engine {
     fn fill_idle(&mut self, turn: &mut Turn) {
         let state = &self.state;
         let boundary_s = state.clock.boundary_s();
-        if state.cluster.idle_count(boundary_s) == 0 {
-            return;
-        }
         let running = state
             .leases
             .keys()
@@ -53,9 +55,12 @@ impl Engine {
         if state.active <= running {
             return;
         }
+        let mut free = state.cluster.idle(boundary_s);
+        if free.count() == 0 {
+            return;
+        }
         let allowed = self.may_fill();
         let mut chosen = Vec::new();
-        let mut free = state.cluster.idle(boundary_s);
         let holders = state.leases.keys().chain(state.reserved.keys()).copied();
         let mut users = UserRoom::after(self, holders);
         for id in self.precedence() {

@@ -137,7 +137,12 @@ impl Engine {
         self.account(&mut lease);
         turn.freed.insert(id);
         let now_s = turn.now_s;
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        // What its user may have besides has grown.
+        let state = &mut self.state;
+        let capped =
+            state.jobs.get(&id).is_some_and(|job| state.user_gpus_max(&job.user).is_some());
+        state.dispatch_due |= capped;
+        let Some(job) = state.jobs.get_mut(&id) else { return };
         if lease.training_s.is_some() {
             let resumes_at = job.resumes_at();
             job.track.stop(now_s, resumes_at);

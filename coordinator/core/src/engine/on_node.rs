@@ -15,7 +15,7 @@ impl Engine {
         for placement in std::mem::take(&mut state.reserved).values() {
             state.cluster.unreserve(placement);
         }
-        state.cluster.nodes.clear();
+        state.cluster.clear();
         state.note_hosting();
         state.mechanism.note_change();
         for lease in state.leases.values_mut() {
@@ -50,7 +50,7 @@ impl Engine {
         self.drop_reservations(&name);
         let mut node = Node::new(info);
         node.drained = drained;
-        self.state.cluster.nodes.insert(name.clone(), node);
+        self.state.cluster.insert(name.clone(), node);
         self.adopt_workers(&name, keeps, turn);
         self.note_capacity();
     }
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     pub(super) fn on_node_lost(&mut self, node: &NodeId, processes_gone: bool, turn: &mut Turn) {
-        if self.state.cluster.nodes.remove(node).is_none() {
+        if !self.state.cluster.remove(node) {
             return turn.refuse(None, Refusal::UnknownNode);
         }
         self.drop_reservations(node);
@@ -110,7 +110,7 @@ impl Engine {
     /// Also for a node that was lost before: then nothing of it is left but its name.
     pub(super) fn on_node_left(&mut self, node: &NodeId, turn: &mut Turn) {
         self.state.cluster.drained.remove(node);
-        if self.state.cluster.nodes.remove(node).is_some() {
+        if self.state.cluster.remove(node) {
             self.drop_reservations(node);
             self.note_capacity();
         }

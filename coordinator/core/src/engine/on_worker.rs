@@ -201,7 +201,7 @@ impl Engine {
         reason: ReleaseReason,
         turn: &mut Turn,
     ) {
-        self.state.cluster.free(node, id, lease_epoch);
+        self.state.dispatch_due |= self.state.cluster.free(node, id, lease_epoch);
         turn.freed.insert(id);
         turn.freed.extend(self.state.cluster.waiting_for(node));
         if self.state.cluster.account_for(node, |key| key != (id, lease_epoch)) {

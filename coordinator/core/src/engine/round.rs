@@ -166,16 +166,8 @@ impl Engine {
         if state.reserved.contains_key(&id) {
             return YieldReason::Moved { round };
         }
-        let shares = |placement: &crate::types::Placement| {
-            placement.parts.iter().any(|theirs| {
-                lease.placement.parts.iter().any(|ours| {
-                    ours.node == theirs.node
-                        && ours.slots.iter().any(|slot| theirs.slots.contains(slot))
-                })
-            })
-        };
-        let takers = state.reserved.iter().filter(|(_, placement)| shares(placement));
-        YieldReason::Round { round, to: takers.map(|(job, _)| *job).collect() }
+        let takers = state.cluster.waiting_on(&lease.placement);
+        YieldReason::Round { round, to: takers.into_iter().collect() }
     }
 
     fn begin_round(&mut self, turn: &mut Turn) {

@@ -6,7 +6,7 @@
 
 mod choose;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::types::{DeviceInfo, NodeId, NodeShare, Placement};
 
@@ -15,10 +15,35 @@ pub use choose::choose_nodes;
 /// Devices that may be given away, by node.
 #[derive(Clone, Debug, Default)]
 pub struct FreeDevices<'d> {
-    /// Only nodes that have one.
-    nodes: BTreeMap<&'d NodeId, Vec<&'d DeviceInfo>>,
-    /// How many of each kind.
-    kinds: BTreeMap<&'d str, usize>,
+    /// By name.
+    nodes: Vec<(&'d NodeId, Vec<&'d DeviceInfo>)>,
+    kinds: BTreeMap<&'d str, Kind>,
+}
+
+/// The free devices of one kind.
+#[derive(Clone, Debug, Default)]
+struct Kind {
+    count: usize,
+    /// Least memory of one of them, bytes.
+    memory_bytes_min: u64,
+    /// Nodes (their places) by how many they have: a gang is not looked for on each of a thousand.
+    by_free: BTreeMap<usize, BTreeSet<usize>>,
+}
+
+impl Kind {
+    /// A node has another number of them.
+    fn change(&mut self, node: usize, before: usize, after: usize) {
+        self.count = self.count + after - before;
+        if let Some(nodes) = self.by_free.get_mut(&before) {
+            nodes.remove(&node);
+            if nodes.is_empty() {
+                self.by_free.remove(&before);
+            }
+        }
+        if after > 0 {
+            self.by_free.entry(after).or_default().insert(node);
+        }
+    }
 }
 
 /// What a gang needs.
@@ -57,34 +82,53 @@ impl<'a> Wish<'a> {
 }
 
 impl<'d> FreeDevices<'d> {
-    /// Adds a free device. Slots of a node are distinct.
-    pub fn add(&mut self, node: &'d NodeId, device: &'d DeviceInfo) {
-        self.nodes.entry(node).or_default().push(device);
-        *self.kinds.entry(&device.kind).or_default() += 1;
+    /// Adds the free devices of a node; nodes come in the order of their names. Slots of a node are
+    /// distinct.
+    pub fn add(&mut self, node: &'d NodeId, devices: Vec<&'d DeviceInfo>) {
+        debug_assert!(self.nodes.last().is_none_or(|last| last.0 < node), "{node:?} comes late");
+        let place = self.nodes.len();
+        for (name, count) in count_kinds(&devices) {
+            let kind = self
+                .kinds
+                .entry(name)
+                .or_insert_with(|| Kind { memory_bytes_min: u64::MAX, ..Kind::default() });
+            let memory = devices.iter().filter(|it| it.kind == name).map(|it| it.memory_bytes);
+            kind.memory_bytes_min = memory.fold(kind.memory_bytes_min, u64::min);
+            kind.change(place, 0, count);
+        }
+        self.nodes.push((node, devices));
     }
 
     /// Takes the devices of a placement away.
     pub fn take(&mut self, placement: &Placement) {
         for part in &placement.parts {
-            let Some(devices) = self.nodes.get_mut(&part.node) else { continue };
-            devices.retain(|device| {
-                let taken = part.slots.contains(&device.slot);
-                if taken && let Some(count) = self.kinds.get_mut(device.kind.as_str()) {
-                    *count -= 1;
+            let Some(place) = self.place_of(&part.node) else { continue };
+            let Some((_, devices)) = self.nodes.get_mut(place) else { continue };
+            let before = count_kinds(devices);
+            devices.retain(|device| !part.slots.contains(&device.slot));
+            let after = count_kinds(devices);
+            for (name, before) in before {
+                let after = after.iter().find(|it| it.0 == name).map_or(0, |it| it.1);
+                if let Some(kind) = self.kinds.get_mut(name) {
+                    kind.change(place, before, after);
                 }
-                !taken
-            });
-            if devices.is_empty() {
-                self.nodes.remove(&part.node);
             }
         }
+    }
+
+    fn place_of(&self, node: &NodeId) -> Option<usize> {
+        self.nodes.binary_search_by_key(&node, |entry| entry.0).ok()
+    }
+
+    fn devices_of(&self, node: &NodeId) -> Option<&[&'d DeviceInfo]> {
+        Some(self.nodes[self.place_of(node)?].1.as_slice())
     }
 
     /// Whether every device of a placement is among them.
     #[must_use]
     pub fn has(&self, placement: &Placement) -> bool {
         placement.parts.iter().all(|part| {
-            self.nodes.get(&part.node).is_some_and(|devices| {
+            self.devices_of(&part.node).is_some_and(|devices| {
                 part.slots.iter().all(|slot| devices.iter().any(|device| device.slot == *slot))
             })
         })
@@ -92,18 +136,20 @@ impl<'d> FreeDevices<'d> {
 
     /// Devices by node.
     pub fn by_node(&self) -> impl Iterator<Item = (&'d NodeId, &[&'d DeviceInfo])> + '_ {
-        self.nodes.iter().map(|(node, devices)| (*node, devices.as_slice()))
+        let nodes = self.nodes.iter().filter(|(_, devices)| !devices.is_empty());
+        nodes.map(|(node, devices)| (*node, devices.as_slice()))
     }
 
     /// Free devices in all.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.kinds.values().sum()
+        self.kinds.values().map(|kind| kind.count).sum()
     }
 
     /// Free devices of each kind, by name.
     pub fn by_kind(&self) -> impl Iterator<Item = (&'d str, usize)> + '_ {
-        self.kinds.iter().filter(|(_, count)| **count > 0).map(|(kind, count)| (*kind, *count))
+        let kinds = self.kinds.iter().map(|(name, kind)| (*name, kind.count));
+        kinds.filter(|(_, count)| *count > 0)
     }
 
     /// Chooses devices for a gang; `None` when it does not fit. Takes nothing away.
@@ -117,7 +163,7 @@ impl<'d> FreeDevices<'d> {
         });
         let mut best: Option<Placement> = None;
         for (kind, _) in kinds {
-            let found = self.place_kind(&Wish { kind: Some(kind), ..*wish });
+            let found = self.place_kind(kind, wish);
             let better = match (&best, &found) {
                 (_, None) => false,
                 (None, Some(_)) => true,
@@ -130,14 +176,27 @@ impl<'d> FreeDevices<'d> {
         best
     }
 
-    fn place_kind(&self, wish: &Wish<'_>) -> Option<Placement> {
-        let nodes: Vec<(&NodeId, &[&DeviceInfo])> = match wish.node {
-            Some(node) => {
-                let only = self.nodes.get_key_value(node);
-                only.map(|(node, devices)| (*node, devices.as_slice())).into_iter().collect()
+    fn place_kind(&self, name: &str, wish: &Wish<'_>) -> Option<Placement> {
+        let wish = &Wish { kind: Some(name), ..*wish };
+        let kind = self.kinds.get(name)?;
+        let fits = kind.by_free.range(wish.gpus as usize..).next();
+        let tightest = fits.and_then(|(_, places)| places.first().copied());
+        let is_indexed = wish.memory_bytes <= kind.memory_bytes_min;
+        let places: Vec<usize> = match (wish.node, tightest) {
+            (Some(node), _) => self.place_of(node).into_iter().collect(),
+            (None, None) if wish.one_node => return None,
+            // Where it last ran or the tightest: no other node alone holds it better.
+            (None, Some(tightest)) if is_indexed => {
+                let last = wish.last.iter().flat_map(|last| &last.parts);
+                let last = last.filter_map(|part| self.place_of(&part.node));
+                last.chain([tightest]).collect::<BTreeSet<_>>().into_iter().collect()
             }
-            None => self.by_node().collect(),
+            (None, _) => (0..self.nodes.len()).collect(),
         };
+        let nodes: Vec<(&NodeId, &[&DeviceInfo])> = places
+            .into_iter()
+            .map(|place| (self.nodes[place].0, self.nodes[place].1.as_slice()))
+            .collect();
         let counts: Vec<(u32, u32)> = nodes.iter().map(|node| count_on(*node, wish)).collect();
         let chosen = choose_nodes(&counts, wish.gpus)?;
         if wish.one_node && chosen.len() > 1 {
@@ -146,6 +205,17 @@ impl<'d> FreeDevices<'d> {
         let parts = chosen.into_iter().map(|(index, gpus)| share(nodes[index], gpus, wish));
         Some(Placement { parts: parts.collect() })
     }
+}
+
+fn count_kinds<'d>(devices: &[&'d DeviceInfo]) -> Vec<(&'d str, usize)> {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for device in devices {
+        match counts.iter_mut().find(|it| it.0 == device.kind) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&device.kind, 1)),
+        }
+    }
+    counts
 }
 
 /// Devices of a node that the wish accepts, and how many of them the job last had.

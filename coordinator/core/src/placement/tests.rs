@@ -14,9 +14,7 @@ fn node(name: &str, slots: &[u32]) -> (NodeId, Vec<DeviceInfo>) {
 fn free(nodes: &[(NodeId, Vec<DeviceInfo>)]) -> FreeDevices<'_> {
     let mut free = FreeDevices::default();
     for (node, devices) in nodes {
-        for device in devices {
-            free.add(node, device);
-        }
+        free.add(node, devices.iter().collect());
     }
     free
 }
@@ -144,7 +142,62 @@ fn fewer_gangs_are_split_than_by_first_fit() {
     assert!(splits.0 * 2 < splits.1, "{splits:?} of {placed}");
 }
 
+/// A wish by looking at every node of each kind.
+fn place_by_all(free: &FreeDevices<'_>, wish: &Wish<'_>) -> Option<Placement> {
+    let kinds = free.by_kind().filter(|(kind, _)| wish.kind.is_none_or(|wanted| wanted == *kind));
+    let found = kinds.filter_map(|(kind, _)| {
+        let wish = Wish { kind: Some(kind), ..*wish };
+        let nodes: Vec<_> = free.by_node().collect();
+        let counts: Vec<_> = nodes.iter().map(|node| count_on(*node, &wish)).collect();
+        let chosen = choose_nodes(&counts, wish.gpus)?;
+        let parts = chosen.iter().map(|(index, gpus)| share(nodes[*index], *gpus, &wish));
+        Some(Placement { parts: parts.collect() })
+    });
+    let fits = found.filter(|found| !wish.one_node || found.parts.len() == 1);
+    fits.min_by_key(|found| rank(found, wish.last))
+}
+
+/// Devices of two kinds and memories on some nodes.
+fn some_nodes() -> impl Strategy<Value = Vec<(NodeId, Vec<DeviceInfo>)>> {
+    let device = (any::<bool>(), 1_u64..3);
+    let devices = proptest::collection::vec(proptest::option::of(device), 1..5);
+    proptest::collection::vec(devices, 1..7).prop_map(|nodes| {
+        let device = |(slot, it): (usize, Option<(bool, u64)>)| {
+            let (big, memory_bytes) = it?;
+            let kind = if big { "big" } else { "gpu" }.into();
+            Some(DeviceInfo { slot: slot as u32, kind, memory_bytes })
+        };
+        let named = |(index, devices): (usize, Vec<Option<(bool, u64)>>)| {
+            let devices = devices.into_iter().enumerate().filter_map(device);
+            (NodeId(format!("n{index}")), devices.collect())
+        };
+        nodes.into_iter().enumerate().map(named).collect()
+    })
+}
+
 proptest! {
+    /// Gang after gang, each placed as if every node had been looked at.
+    #[test]
+    fn the_index_hides_no_node(
+        nodes in some_nodes(),
+        wishes in proptest::collection::vec((1_u32..6, any::<bool>(), 0_u64..3), 1..12),
+    ) {
+        let mut free = free(&nodes);
+        let mut last: Option<Placement> = None;
+        for (gpus, one_node, memory_bytes) in wishes {
+            let wish = Wish { one_node, memory_bytes, ..Wish::any(gpus).near(last.as_ref()) };
+            let found = free.place(&wish);
+            prop_assert_eq!(&found, &place_by_all(&free, &wish));
+            if let Some(found) = found {
+                // Every other one is only looked at: what it knows is still free.
+                if gpus % 2 == 0 {
+                    free.take(&found);
+                }
+                last = Some(found);
+            }
+        }
+    }
+
     #[test]
     fn as_few_nodes_as_brute_force(
         counts in proptest::collection::vec((0_u32..9, 0_u32..9), 1..9),

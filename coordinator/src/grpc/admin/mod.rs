@@ -88,7 +88,7 @@ impl Admin for AdminService {
                 owner.append(&Record::Drained { node: name.clone(), drained, why })?;
             }
             let node = known(owner).ok_or_else(missing)?;
-            Ok(cluster::info(owner, &name, &node))
+            Ok(cluster::info(owner, &cluster::Holders::of(owner), &name, &node))
         };
         self.shared.handle.ask(ask).await.map(Response::new)
     }

@@ -1,5 +1,7 @@
 //! `Client.Cluster`: the machines and what runs on them.
 
+use std::collections::BTreeMap;
+
 use shockwave_proto::v1::{ClusterReply, DeviceInfo, NodeInfo};
 use tonic::Status;
 
@@ -12,7 +14,9 @@ const SILENT_AFTER_S: f64 = 13.0;
 
 pub(crate) async fn cluster(shared: &Shared) -> Result<ClusterReply, Status> {
     let ask = |owner: &mut Owner| {
-        let nodes = owner.state.book.nodes.iter().map(|(name, node)| info(owner, name, node));
+        let holders = Holders::of(owner);
+        let nodes = owner.state.book.nodes.iter();
+        let nodes = nodes.map(|(name, node)| info(owner, &holders, name, node));
         Ok(ClusterReply {
             nodes: nodes.collect(),
             coordinator_epoch: owner.store.epoch,
@@ -24,17 +28,29 @@ pub(crate) async fn cluster(shared: &Shared) -> Result<ClusterReply, Status> {
     shared.handle.ask(ask).await
 }
 
+/// Which job holds each device, found once for many machines.
+pub(crate) struct Holders<'a>(BTreeMap<(&'a str, u32), u64>);
+
+impl<'a> Holders<'a> {
+    pub(crate) fn of(owner: &'a Owner) -> Self {
+        let mut jobs = BTreeMap::new();
+        // A machine holds what its agent has not given back yet, however old the lease is.
+        for lease in owner.state.book.leases.values() {
+            for holder in lease.holders() {
+                let mut parts = lease.placement.parts.iter();
+                let Some(part) = parts.find(|part| part.node.0 == holder) else { continue };
+                for slot in &part.slots {
+                    jobs.entry((part.node.0.as_str(), *slot)).or_insert(lease.job);
+                }
+            }
+        }
+        Self(jobs)
+    }
+}
+
 /// A machine as users see it.
-pub(crate) fn info(owner: &Owner, name: &str, node: &Node) -> NodeInfo {
-    let holder = |index: u32| {
-        let leases = owner.state.book.leases.values();
-        let mut here = leases.filter(|lease| lease.holders().any(|holder| holder == name));
-        let holds = here.find(|lease| {
-            let mut parts = lease.placement.parts.iter();
-            parts.any(|part| part.node.0 == name && part.slots.contains(&index))
-        });
-        holds.map_or(0, |lease| lease.job)
-    };
+pub(crate) fn info(owner: &Owner, holders: &Holders<'_>, name: &str, node: &Node) -> NodeInfo {
+    let holder = |index: u32| holders.0.get(&(name, index)).copied().unwrap_or(0);
     let devices = node.devices.iter();
     let devices = devices
         .map(|it| DeviceInfo { device: Some(it.clone()), job_id: holder(it.index) })
