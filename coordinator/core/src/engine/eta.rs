@@ -37,7 +37,7 @@ impl Engine {
     /// The same with what [`Engine::prospects`] has found, for many jobs.
     #[must_use]
     pub fn eta_by(&self, id: JobId, prospects: &Prospects) -> Option<Eta> {
-        self.eta_in(id, prospects.planned(id), || prospects.knows(id))
+        self.eta_in(id, &prospects.planned(id), || prospects.knows(id))
     }
 
     /// `planned` are the rounds to come that the plan has for it, `knows` whether the plan knows it

@@ -201,7 +201,7 @@ impl Engine {
             ahead,
             gpus_ahead,
             user_cap: cap.is_some_and(|cap| held + job.spec.gpus > cap),
-            planned: prospects.planned(job.spec.id).to_vec(),
+            planned: prospects.planned(job.spec.id),
         }
     }
 
@@ -225,7 +225,7 @@ impl Engine {
                 since_s: lease.granted_s,
                 training: lease.training_s.is_some(),
                 yields_s: lease.yield_at.as_ref().map(|planned| planned.0),
-                planned: prospects.planned(lease.job).to_vec(),
+                planned: prospects.planned(lease.job),
             },
         }
     }

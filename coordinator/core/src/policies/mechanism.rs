@@ -5,7 +5,7 @@
 //! deficit, and the round is filled greedily. Orders are filled greedily as they are; plans are
 //! followed round by round and idle GPUs offered in the plan's backfill order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -180,9 +180,15 @@ impl Mechanism {
             ranked.sort_by(Rank::compare);
             return ranked.into_iter().map(|rank| rank.id).collect();
         }
-        let mut waiting: BTreeSet<JobId> = active.iter().copied().collect();
+        let mut waiting = active.clone();
+        waiting.sort_unstable();
+        let mut is_taken = vec![false; waiting.len()];
+        let mut takes = |id: &JobId| {
+            let place = waiting.binary_search(id).ok();
+            place.is_some_and(|place| !std::mem::replace(&mut is_taken[place], true))
+        };
         let decided = self.in_order(round);
-        decided.chain(active).filter(|id| waiting.remove(id)).collect()
+        decided.chain(active).filter(|id| takes(id)).collect()
     }
 
     /// The jobs of an order, or of a plan's round and its backfill.
