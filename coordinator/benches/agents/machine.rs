@@ -25,9 +25,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Time that training takes from the directive to stop until it has ended: a checkpoint's, and long
 /// enough for every yield of a round to be asked for at once, when the round is fixed.
-pub const STOPPING: Duration = Duration::from_millis(2100);
-/// How long a lease lasts, seconds.
-pub const TTL_S: f64 = 60.0;
+pub const STOPPING: Duration = Duration::from_millis(8500);
+/// How long a lease lasts, seconds: as a coordinator has it by default.
+pub const TTL_S: f64 = 150.0;
 
 /// What is noted while it runs.
 #[derive(Default)]
