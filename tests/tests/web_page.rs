@@ -91,10 +91,17 @@ fn without_paths(target: &Path, scratch: &Path) -> String {
     let programs = shockwave_tests::programs::program("resnet_cifar");
     let programs = programs.parent().unwrap().display().to_string();
     let (target, scratch) = (target.display(), scratch.display());
+    // The page is drawn anew while it is looked at.
     format!(
-        "const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); \
-         while (walk.nextNode()) for (const path of [{programs:?}, '{target}', '{scratch}']) \
-             walk.currentNode.data = walk.currentNode.data.replaceAll(path, '/opt/train')"
+        "const clean = () => {{ \
+             const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); \
+             while (walk.nextNode()) for (const path of [{programs:?}, '{target}', '{scratch}']) \
+                 if (walk.currentNode.data.includes(path)) \
+                     walk.currentNode.data = walk.currentNode.data.replaceAll(path, '/opt/train'); \
+         }}; \
+         clean(); \
+         new MutationObserver(clean) \
+             .observe(document.body, {{ childList: true, subtree: true, characterData: true }})"
     )
 }
 
