@@ -1,8 +1,12 @@
 //! Certificates: those that the coordinator shows, those that it wants to see, and new ones.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 
 use crate::files::{FileError, at, make_folder, write_atomic};
@@ -24,19 +28,74 @@ impl ServerFiles {
     /// What the server is configured to.
     ///
     /// # Errors
-    /// A file that cannot be read.
-    pub fn config(&self) -> Result<ServerTlsConfig, FileError> {
-        let identity = Identity::from_pem(read(&self.certificate)?, read(&self.key)?);
-        let config = ServerTlsConfig::new().identity(identity);
+    /// A file that cannot be read or does not hold what it is to, or a key that is not the
+    /// certificate's.
+    pub fn config(&self) -> Result<ServerTlsConfig, ServerFilesError> {
+        let (certificate, key) = (read(&self.certificate)?, read(&self.key)?);
+        self.check_pair(&certificate, &key)?;
+        certificates(&self.authority, &read(&self.authority)?)?;
+        let config = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
         Ok(match &self.agents {
             // Users and training processes show tokens instead.
             Some(file) => {
-                let authority = Certificate::from_pem(read(file)?);
-                config.client_ca_root(authority).client_auth_optional(true)
+                let authority = read(file)?;
+                certificates(file, &authority)?;
+                config.client_ca_root(Certificate::from_pem(authority)).client_auth_optional(true)
             }
             None => config,
         })
     }
+
+    fn check_pair(&self, certificate: &[u8], key: &[u8]) -> Result<(), ServerFilesError> {
+        let chain = certificates(&self.certificate, certificate)?;
+        let key =
+            PrivateKeyDer::from_pem_slice(key).map_err(|_| holds_no("private key", &self.key))?;
+        let provider = Arc::new(crypto::ring::default_provider());
+        let config =
+            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let paired = config.and_then(|it| it.with_no_client_auth().with_single_cert(chain, key));
+        paired.map(drop).map_err(|cause| ServerFilesError::Pair {
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            cause: cause.to_string(),
+        })
+    }
+}
+
+/// PEM files with which no server can be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerFilesError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A file holds something else.
+    #[error("{} holds no {what} in PEM", file.display())]
+    Content {
+        /// The file.
+        file: PathBuf,
+        /// What it is to hold.
+        what: &'static str,
+    },
+    /// Key and certificate are not of one another, or of a sort that is not known.
+    #[error("{} and {} do not belong together: {cause}", certificate.display(), key.display())]
+    Pair {
+        /// The certificate.
+        certificate: PathBuf,
+        /// The key.
+        key: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+}
+
+/// The certificates of a file, at least one.
+fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServerFilesError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    found.ok().filter(|found| !found.is_empty()).ok_or_else(|| holds_no("certificate", file))
+}
+
+fn holds_no(what: &'static str, file: &Path) -> ServerFilesError {
+    ServerFilesError::Content { file: file.to_owned(), what }
 }
 
 /// What a caller of an `https://` coordinator is configured to: the authority that it trusts, and

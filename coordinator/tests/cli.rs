@@ -170,6 +170,43 @@ fn settings_files_are_checked_with_the_line() {
     }
 }
 
+/// The files that settings name are read too: one that is missing, of another sort or of another
+/// pair is named before anything is started.
+#[test]
+fn files_that_settings_name_are_checked() {
+    let user = User::new();
+    let file = user.home.path().join("shockwave.toml");
+    let made = |name: &str| {
+        let folder = user.home.path().join(name);
+        user.ok(&["certificate", folder.to_str().unwrap()]);
+        folder.display().to_string()
+    };
+    let (ours, theirs) = (made("ours"), made("theirs"));
+    let check = |certificate: &str, key: &str, authority: &str| {
+        let text = format!(
+            "devices = 'none'\ntls_certificate = '{certificate}'\ntls_key = '{key}'\n\
+             tls_authority = '{authority}'\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let output = user.run(&["check-config", file.to_str().unwrap()]);
+        (output.status.code(), texts(&output).1)
+    };
+    let in_ours = ["coordinator.pem", "coordinator.key", "ca.pem"].map(|it| format!("{ours}/{it}"));
+    let [certificate, key, authority] = in_ours.each_ref().map(String::as_str);
+    assert_eq!(check(certificate, key, authority).0, Some(0));
+    let other = format!("{theirs}/coordinator.key");
+    for (certificate, key, authority, expected) in [
+        (certificate, "missing.key", authority, "missing.key"),
+        (key, key, authority, "coordinator.key holds no certificate in PEM"),
+        (certificate, certificate, authority, "coordinator.pem holds no private key in PEM"),
+        (certificate, other.as_str(), authority, "do not belong together"),
+        (certificate, key, key, "coordinator.key holds no certificate in PEM"),
+    ] {
+        let (code, error) = check(certificate, key, authority);
+        assert_eq!((code, error.contains(expected)), (Some(2), true), "{error}");
+    }
+}
+
 #[test]
 fn killed_and_started_again_it_carries_on() {
     let user = User::new();

@@ -1,4 +1,5 @@
-//! `shockwave check-config`: says whether a settings file can be used, without using it.
+//! `shockwave check-config`: says whether a settings file and the files that it names can be used,
+//! without using them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +29,9 @@ fn check(args: &CheckConfigArgs) -> Result<ExitCode, CliError> {
     let name = |what: String| CliError::Usage(format!("{}: {what}", args.file.display()));
     let options = settings.options().map_err(|error| name(error.to_string()))?;
     options.configuration.engine().map_err(|error| name(error.to_string()))?;
+    if let Some(files) = &options.tls {
+        files.config().map_err(|error| name(format!("TLS: {error}")))?;
+    }
     if args.json {
         json::print("configuration", &options.configuration)?;
     } else {

@@ -34,7 +34,7 @@ use crate::service::record::Record;
 use crate::service::recover::{RecoverError, recover};
 use crate::service::settings::{Configuration, ConfigurationError};
 use crate::store::{Store, StoreError};
-use crate::tls::ServerFiles;
+use crate::tls::{ServerFiles, ServerFilesError};
 use crate::webhook::Webhook;
 
 /// What a coordinator is started with.
@@ -116,7 +116,7 @@ pub enum ServeError {
     },
     /// The certificates.
     #[error("TLS: {0}")]
-    Tls(FileError),
+    Tls(ServerFilesError),
     /// The server.
     #[error("the server ended: {0}")]
     Server(#[from] tonic::transport::Error),
