@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use shockwave_tests::torture::by_name;
+use shockwave_tests::torture::network::KEPT;
 
 /// Plays the runs that belong to every CI.
 fn check(name: &str) {
@@ -22,6 +23,14 @@ macro_rules! scenarios {
             }
         )*
     };
+}
+
+#[test]
+fn seeds_that_have_broken_the_network_hold() {
+    let scenario = by_name("network").unwrap();
+    for seed in KEPT {
+        scenario.check(1, seed).unwrap();
+    }
 }
 
 scenarios! {

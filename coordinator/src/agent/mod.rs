@@ -75,6 +75,8 @@ pub struct Agent<L> {
     /// Assignments as last wanted; a lease that waits for a device starts from here.
     wanted: BTreeMap<LeaseKey, Assignment>,
     generation: u64,
+    /// Number of the newest join that was answered.
+    join_number: u64,
     exits: (mpsc::Sender<LeaseKey>, mpsc::Receiver<LeaseKey>),
     /// Nothing new starts here.
     leaving: bool,
@@ -103,6 +105,7 @@ impl<L: Link> Agent<L> {
             leases,
             wanted: BTreeMap::new(),
             generation: 0,
+            join_number: 0,
             exits: mpsc::channel(64),
             leaving: false,
             told_to_leave: false,
@@ -117,7 +120,7 @@ impl<L: Link> Agent<L> {
     /// Works until `stop` is set or the coordinator wants the machine to be given back.
     async fn work(&mut self, stop: &mut watch::Receiver<bool>) {
         let mut pause = BACKOFF.0;
-        let mut joined = false;
+        let (mut joined, mut is_in) = (false, false);
         let mut told = String::new();
         while !*stop.borrow() && !self.told_to_leave {
             let step = async {
@@ -129,7 +132,9 @@ impl<L: Link> Agent<L> {
             };
             match result {
                 Ok(now_joined) => {
-                    if now_joined && !joined {
+                    // The exchange after a join is what enters the machine.
+                    let was_in = std::mem::replace(&mut is_in, joined && now_joined);
+                    if is_in && !was_in {
                         let (node, devices) = (&self.config.node, self.config.devices.len());
                         tracing::info!(node, devices, "the machine has joined the coordinator");
                     }
@@ -171,7 +176,8 @@ impl<L: Link> Agent<L> {
             jobs_mark: mark::read(&self.config.jobs_dir),
             machine: crate::devices::machine(),
         };
-        self.link.join(request).await.map(|_| ())
+        self.join_number = self.link.join(request).await?.join_number;
+        Ok(())
     }
 
     /// Says that nobody will speak for the machine for a while. Whoever does not hear it notices
@@ -185,6 +191,7 @@ impl<L: Link> Agent<L> {
             instance: self.instance.clone(),
             workers: self.statuses(),
             leaves: true,
+            join_number: self.join_number,
             ..SyncRequest::default()
         };
         let _ = tokio::time::timeout(LEAVE, self.link.sync(request)).await;
@@ -203,8 +210,8 @@ impl<L: Link> Agent<L> {
             generation: self.generation,
             wait_ms: wait_ms.map_or(longest_ms, |wait_ms| wait_ms.min(longest_ms)),
             leaving: self.leaving,
-            left: false,
-            leaves: false,
+            join_number: self.join_number,
+            ..SyncRequest::default()
         };
         let link = Arc::clone(&self.link);
         let exchange = link.sync(request);

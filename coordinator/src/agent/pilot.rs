@@ -78,6 +78,7 @@ impl<L: Link> Agent<L> {
             leaving: true,
             left: true,
             leaves: false,
+            join_number: self.join_number,
         };
         for _ in 0..LAST_WORDS {
             let said =

@@ -92,8 +92,8 @@ async fn bind(shared: &Shared, id: u64, node: String) -> Result<(), Status> {
             )));
         }
         // Its leases, with the tokens and variables of their jobs, are another machine's.
-        if token.is_some_and(|token| token.info.node.is_empty()) && owner.heard.contains_key(&node)
-        {
+        let is_taken = owner.heard.contains_key(&node) || owner.joining.contains_key(&node);
+        if is_taken && token.is_some_and(|token| token.info.node.is_empty()) {
             tracing::warn!(target: "audit", %node, "a new agent's token was refused: the name is taken");
             return Err(Status::permission_denied(format!(
                 "a machine called {node} is there already: give another name with --node, or wait \
@@ -127,7 +127,7 @@ async fn join(shared: &Shared, request: JoinRequest) -> Result<JoinReply, Status
             "{} is the name of a place that the coordinator keeps itself; give another with --node",
             request.node
         ))),
-        None => take_join(owner, request),
+        None => Ok(take_join(owner, request)),
     };
     shared.handle.ask(ask).await
 }
@@ -138,38 +138,14 @@ fn carried(shared: &Shared, node: &str) -> Option<Carries> {
     passes.iter().find(|pass| pass.admits(node)).and_then(|pass| pass.carries.clone())
 }
 
-/// Enters a machine, as [`JoinRequest`] says it is. The request has been checked.
-///
-/// # Errors
-/// As [`Owner::append`].
-pub fn take_join(owner: &mut Owner, request: JoinRequest) -> Result<JoinReply, Status> {
-    // Ends first: a machine that joins holds only what still runs.
-    take_statuses(owner, &request.node, &request.workers, false)?;
-    let is_up = |status: &&WorkerStatus| {
-        matches!(status.state(), WorkerState::Running | WorkerState::Reserved)
-    };
-    let keeps = request.workers.iter().filter(is_up).filter_map(|status| {
-        let lease = status.lease?;
-        let known = owner.state.book.leases.get(&(lease.job_id, lease.lease_epoch))?;
-        (known.nonce == status.nonce).then_some((lease.job_id, lease.lease_epoch))
-    });
-    let until_s = request.walltime_left_s.filter(|left_s| left_s.is_finite());
-    let record = Record::Joined {
-        node: request.node.clone(),
-        instance: request.instance,
-        address: request.address,
-        devices: request.devices,
-        keeps: keeps.collect(),
-        until_s: until_s.map(|left_s| owner.now_s() + left_s),
-        machine: request.machine,
-    };
-    owner.left.remove(&request.node);
-    owner.heard.insert(request.node, owner.now_s());
-    owner.append(&record)?;
-    Ok(JoinReply {
+/// Takes that a machine is to be entered, as [`JoinRequest`] says it is; its next exchange does so.
+/// The request has been checked.
+pub fn take_join(owner: &mut Owner, request: JoinRequest) -> JoinReply {
+    JoinReply {
         coordinator_epoch: owner.store.epoch,
         lost_after_ms: LOST_AFTER.as_millis() as u64,
-    })
+        join_number: owner.note_joining(request),
+    }
 }
 
 /// Refuses a machine that does not have the coordinator's folder of the jobs: what is moved there
@@ -256,11 +232,12 @@ fn note_leaving(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status> 
     Ok(())
 }
 
-/// Takes what an agent observes.
+/// Takes what an agent observes; enters its machine where it has asked for that.
 ///
 /// # Errors
 /// `NOT_FOUND` for a machine that has to join first; as [`Owner::append`].
 pub fn take_sync(owner: &mut Owner, request: &SyncRequest) -> Result<(), Status> {
+    owner.enter(request)?;
     let known = owner.state.book.nodes.get(&request.node);
     let is_known = |node: &Node| {
         !node.lost && node.instance == request.instance && node.instance != carriers::PLACE

@@ -126,6 +126,8 @@ pub fn join(
     Ok(JoinReply {
         coordinator_epoch: owner.store.epoch,
         lost_after_ms: LOST_AFTER.as_millis() as u64,
+        // What it does not name is not taken for gone.
+        join_number: 0,
     })
 }
 

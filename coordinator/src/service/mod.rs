@@ -13,6 +13,7 @@ pub mod check;
 pub mod clock;
 pub mod curve;
 mod governed;
+pub mod joining;
 pub mod notices;
 pub mod owner;
 mod planner;

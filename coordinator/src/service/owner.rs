@@ -17,6 +17,7 @@ use super::bell::Bell;
 use super::book::Token;
 use super::carriers::Carrier;
 use super::clock::Clock;
+use super::joining::Joining;
 use super::record::Record;
 use crate::store::{
     Log, NewRecord, QUEUE_RECORDS, StoreInfo, Writer, WriterState, fail_point, unix_now_s,
@@ -88,6 +89,10 @@ pub struct Owner {
     /// Machines that keep devices for a gang that spans several, with the rendezvous port of each;
     /// by job and lease epoch. Agents say it again after a restart.
     pub reserved: BTreeMap<(u64, u64), BTreeMap<String, u32>>,
+    /// Machines whose agents have asked to enter them, and have not said the number since.
+    pub joining: BTreeMap<String, Joining>,
+    /// Joins so far.
+    pub(super) joins: u64,
     /// Agents that carry one lease each, by their names.
     pub carriers: BTreeMap<String, Carrier>,
     /// Pools of machines that a batch system lends, as it was seen last.
@@ -167,6 +172,8 @@ impl Owner {
             state,
             store,
             heard: BTreeMap::new(),
+            joining: BTreeMap::new(),
+            joins: 0,
             left: BTreeSet::new(),
             followers: BTreeMap::new(),
             attached: BTreeMap::new(),

@@ -73,6 +73,7 @@ impl Owner {
     /// A machine will not be heard again.
     pub fn forget_node(&mut self, node: &str) {
         self.heard.remove(node);
+        self.joining.remove(node);
         self.left.remove(node);
         self.generations.remove(node);
         self.here.remove(node);

@@ -73,6 +73,17 @@ fn join() -> v1::JoinRequest {
     }
 }
 
+/// The exchange that makes a join count.
+fn entering(join: &v1::JoinRequest, join_number: u64) -> v1::SyncRequest {
+    v1::SyncRequest {
+        node: join.node.clone(),
+        instance: join.instance.clone(),
+        workers: join.workers.clone(),
+        join_number,
+        ..v1::SyncRequest::default()
+    }
+}
+
 fn declaration() -> v1::Declaration {
     v1::Declaration {
         epochs_total: 9,
@@ -136,7 +147,8 @@ impl Small {
         let mut small = Self { owner, tape, now_s };
         let configuration = Box::new(configuration());
         small.put(Record::Started { configuration, program: "fuzz".into() });
-        take_join(&mut small.owner, join()).expect("a machine may join");
+        let entering = entering(&join(), take_join(&mut small.owner, join()).join_number);
+        take_sync(&mut small.owner, &entering).expect("a machine may join");
         small.submit(1, request());
         small.pass(1.0);
         small
@@ -185,7 +197,8 @@ pub(super) fn run(bytes: &[u8]) {
             let Ok(it) = v1::JoinRequest::decode(message) else { return };
             let is_named = check::name("node", &it.node).is_ok() && !it.node.is_empty();
             if is_named && !it.devices.is_empty() {
-                let _ = take_join(owner, it);
+                let number = take_join(owner, it.clone()).join_number;
+                let _ = take_sync(owner, &entering(&it, number));
             }
         }
         1 => {

@@ -73,6 +73,7 @@ pub struct Machine {
     devices: u32,
     instance: String,
     generation: u64,
+    join_number: u64,
     running: BTreeMap<(u64, u64), String>,
 }
 
@@ -87,6 +88,7 @@ impl Machine {
             devices,
             instance: format!("{name}-1"),
             generation: 0,
+            join_number: 0,
             running: BTreeMap::new(),
         }
     }
@@ -126,7 +128,9 @@ impl Machine {
             address: "127.0.0.1".into(),
             ..JoinRequest::default()
         };
-        AgentClient::new(self.channel.clone()).join(with_token(&self.token, request)).await?;
+        let mut agent = AgentClient::new(self.channel.clone());
+        let reply = agent.join(with_token(&self.token, request)).await?;
+        self.join_number = reply.into_inner().join_number;
         Ok(())
     }
 
@@ -140,6 +144,7 @@ impl Machine {
             instance: self.instance.clone(),
             workers: self.statuses(),
             generation: self.generation,
+            join_number: self.join_number,
             wait_ms,
             ..SyncRequest::default()
         };

@@ -92,22 +92,34 @@ impl Lease {
 
     /// Takes note of how it ended on one node.
     pub(super) fn note_ending(&mut self, reason: ReleaseReason) {
-        // The worst that happened to a part is what happened to its gang: one that has stopped
-        // before its end is not made up for by another's completion. A part that was lost explains
-        // why the rest of its gang failed.
-        let weight = |ending: &ReleaseReason| match ending {
-            ReleaseReason::Exited { code: 0 } => 0,
-            ReleaseReason::Yielded => 1,
-            ReleaseReason::Lost => 3,
-            _ => 2,
-        };
         if self.ending.as_ref().is_none_or(|before| weight(before) < weight(&reason)) {
             self.ending = Some(reason);
         }
     }
 
+    /// Takes note that nobody saw how it ended on a node.
+    pub(super) fn note_unseen(&mut self) {
+        // It may have ended there first, so that what failed elsewhere did so for want of it.
+        let in_order = |ending: &ReleaseReason| weight(ending) <= weight(&ReleaseReason::Yielded);
+        let has_failed = self.ending.as_ref().is_some_and(|ending| !in_order(ending));
+        let reason = if has_failed { ReleaseReason::Lost } else { ReleaseReason::NodeLeaving };
+        self.note_ending(reason);
+    }
+
     /// Device-seconds.
     pub(super) fn gpu_s(&self, seconds: f64) -> f64 {
         seconds.max(0.0) * f64::from(self.placement.gpus())
+    }
+}
+
+/// The worst that happened to a part is what happened to its gang: one that has stopped before its
+/// end is not made up for by another's completion. A part that was lost, or whose machine went away,
+/// explains why the rest of its gang failed.
+fn weight(ending: &ReleaseReason) -> u32 {
+    match ending {
+        ReleaseReason::Exited { code: 0 } => 0,
+        ReleaseReason::Yielded => 1,
+        ReleaseReason::Lost | ReleaseReason::NodeLeaving => 3,
+        _ => 2,
     }
 }

@@ -114,7 +114,7 @@ impl Engine {
         let Some(lease) = self.state.leases.get_mut(&id) else { return };
         let parts = std::mem::take(&mut lease.parts);
         let key = (id, lease.epoch);
-        lease.note_ending(ReleaseReason::NodeLeaving);
+        lease.note_unseen();
         for part in parts {
             let cluster = &self.state.cluster;
             let drained = cluster.nodes.get(&part).is_some_and(|node| node.drained.is_some());

@@ -46,6 +46,8 @@ pub(super) struct Machine {
     /// Starts of its agent.
     pub(super) instance: u32,
     pub(super) joined: bool,
+    /// Number of the newest join that was answered.
+    pub(super) join_number: u64,
     pub(super) leases: BTreeMap<Key, Local>,
     pub(super) wanted: BTreeMap<Key, Assignment>,
     /// The exchange under way, and when it is given up.
@@ -67,6 +69,7 @@ impl Machine {
             devices,
             instance: 1,
             joined: false,
+            join_number: 0,
             leases: BTreeMap::new(),
             wanted: BTreeMap::new(),
             exchange: 0,
@@ -96,6 +99,7 @@ impl Machine {
             instance: self.instance.to_string(),
             workers: self.statuses(),
             generation: self.generation,
+            join_number: self.join_number,
             wait_ms: 5_000,
             ..SyncRequest::default()
         }
@@ -226,6 +230,7 @@ impl Machine {
         self.agent_down_until_s = until_s;
         self.instance += 1;
         self.joined = false;
+        self.join_number = 0;
         self.exchange += 1_000_000;
         self.generation = 0;
         self.wanted.clear();

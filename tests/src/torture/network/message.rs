@@ -23,8 +23,8 @@ pub(super) enum Up {
 /// To a machine. An answer that is an error carries its code.
 #[derive(Clone, Debug)]
 pub(super) enum Down {
-    /// The agent is in.
-    Joined(u64),
+    /// The agent is let in: the exchange's number, and the join's.
+    Joined(u64, u64),
     /// What the machine is to run.
     Synced(u64, SyncReply),
     /// The agent is refused.

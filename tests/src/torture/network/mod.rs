@@ -25,6 +25,18 @@ pub const SCENARIO: Scenario = Scenario {
     prepare,
 };
 
+/// Seeds that have broken a promise once: every CI plays them beside the first ones. A seed plays
+/// another run once a message or a draw more is made; what each kind was is tested beside the engine
+/// and the service too.
+pub const KEPT: [u64; 22] = [
+    // A gang failed for want of a part whose machine was cut off, and its job was failed: some
+    // before that machine was held for lost.
+    1792, 3235, 5748, 7386, 7734, 60, 564, 1523, 1580, 2373, 2876, 4580, 5006, 5411, 7111, 7289,
+    9939, 9976, 11345, 12586, 19891,
+    // A join that had been under way for long said nothing of a lease that ran: it was given anew.
+    4831,
+];
+
 fn prepare(_runs: u64) -> Result<Run> {
     Ok(Box::new(|seed, tally| world::World::new(seed)?.play(tally)))
 }

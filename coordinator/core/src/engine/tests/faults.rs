@@ -104,3 +104,53 @@ fn a_gang_moves_together_rather_than_being_split() {
     world.submit(3, 1);
     assert_eq!(world.orders(), ["start 1.1 on a0+1", "start 2.1 on b0", "start 3.1 on b1"]);
 }
+
+/// A gang that allows no retry: a part on `b` is out of sight, the one on `a` fails for want of it.
+/// Gives what follows once `b` has said `word`.
+fn broken_by_its_machine(word: impl FnOnce(&mut World)) -> Vec<String> {
+    let mut world = World::new(&[1, 1, 1]);
+    let mut submission = World::submission(1, 2);
+    submission.terms.retries = Some(0);
+    world.tell(Event::JobSubmitted(Box::new(submission)));
+    world.started(1, 1);
+    world.gone(1, 1, "a", ReleaseReason::Exited { code: 1 });
+    assert_eq!(world.orders(), ["start 1.1 on a0,b0", "kill 1.1: GangBroken"]);
+    word(&mut world);
+    let mut orders = world.orders();
+    orders.retain(|order| !order.starts_with("kill"));
+    orders
+}
+
+#[test]
+fn a_gang_is_not_to_blame_for_a_machine_that_is_gone() {
+    let lost =
+        |processes_gone| Event::NodeLost { node: node("b"), processes_gone, why: "silent".into() };
+    let given_up = broken_by_its_machine(|world| {
+        world.tell(lost(false));
+        world.until(170.0);
+    });
+    let unknown = "retry 1 at 165: how it ended is unknown";
+    assert_eq!(given_up, [unknown, "start 1.2 on a0,c0"]);
+    // Out of sight as well, and not held for lost yet.
+    let does_not_answer = broken_by_its_machine(|world| world.until(170.0));
+    assert_eq!(does_not_answer, ["set aside b", unknown, "start 1.2 on a0,c0"]);
+    let dead = broken_by_its_machine(|world| world.tell(lost(true)));
+    assert_eq!(dead, ["start 1.2 on a0,c0"]);
+    let back_without_it = broken_by_its_machine(|world| {
+        world.tell(lost(false));
+        world.join("b", 1, Vec::new());
+    });
+    assert_eq!(back_without_it, ["start 1.2 on a0,b0"]);
+    let taken_away = broken_by_its_machine(|world| {
+        world.tell(Event::NodeDrained { node: node("b"), why: "leaves".into() });
+        world.gone(1, 1, "b", ReleaseReason::NodeLeaving);
+    });
+    assert_eq!(taken_away, ["start 1.2 on a0,c0"]);
+}
+
+#[test]
+fn a_gang_is_to_blame_for_what_fails_while_its_machines_are_there() {
+    let failed = "end 1: Failed { why: \"it exited with code 1\" }";
+    let killed = broken_by_its_machine(|world| world.gone(1, 1, "b", ReleaseReason::Killed));
+    assert_eq!(killed, [failed]);
+}

@@ -39,7 +39,7 @@ impl World {
             let mut lease = v1::LeaseRef::default();
             match up {
                 Up::Join(request, exchange) => {
-                    result = take_join(owner, request).map(|_| Down::Joined(exchange));
+                    result = Ok(Down::Joined(exchange, take_join(owner, request).join_number));
                     refused = |_, code| Down::Unsynced(0, code);
                 }
                 Up::Declare(of) => {

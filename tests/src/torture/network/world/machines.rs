@@ -55,8 +55,8 @@ impl World {
         let machine = &mut self.machines[index];
         let awaited = machine.exchange;
         match down {
-            Down::Joined(exchange) if exchange == awaited => {
-                machine.joined = true;
+            Down::Joined(exchange, number) if exchange == awaited => {
+                (machine.joined, machine.join_number) = (true, number);
                 machine.give_up_s = 0.0;
                 self.exchange(index);
             }
@@ -70,7 +70,7 @@ impl World {
                 machine.joined = code != Code::NotFound;
                 machine.give_up_s = now_s + 0.1;
             }
-            Down::Joined(_) | Down::Synced(..) | Down::Unsynced(..) => {}
+            Down::Joined(..) | Down::Synced(..) | Down::Unsynced(..) => {}
             Down::Declared(lease, answer) => {
                 let number = answer.map(|reply| reply.acknowledged);
                 self.acknowledged(index, lease, number, true, tally)?;
