@@ -132,9 +132,12 @@ impl Machine {
         };
         let began = Instant::now();
         let mut pause = PAUSE.0;
-        while let Err(status) = self.agent.join(with_token(&self.token, request.clone())?).await {
-            pause = self.wait(status, pause).await?;
-        }
+        let join_number = loop {
+            match self.agent.join(with_token(&self.token, request.clone())?).await {
+                Ok(reply) => break reply.into_inner().join_number,
+                Err(status) => pause = self.wait(status, pause).await?,
+            }
+        };
         note(&self.notes, |notes| notes.joins_ms.push(began.elapsed().as_secs_f64() * 1e3));
         let mut generation = 0;
         loop {
@@ -147,6 +150,7 @@ impl Machine {
                 workers: self.held.iter().map(status).collect(),
                 generation,
                 wait_ms: wait.as_millis() as u64,
+                join_number,
                 ..SyncRequest::default()
             };
             let reply = match self.agent.sync(with_token(&self.token, request)?).await {

@@ -173,10 +173,11 @@ async fn machines(served: &Served, shared: &Channel, jobs: u64) -> Result<Leases
             _ => endpoint(&served.url)?.connect().await?,
         };
         let agent = AgentClient::new(channel).max_decoding_message_size(64 << 20);
-        agent.clone().join(with_token(&served.token, join)?).await?;
+        let joined = agent.clone().join(with_token(&served.token, join)?).await?.into_inner();
+        let join_number = joined.join_number;
         let (token, leases) = (served.token.clone(), Arc::clone(&leases));
         tokio::spawn(async move {
-            if let Err(error) = exchange(agent, number, &token, &leases).await {
+            if let Err(error) = exchange(agent, (number, join_number), &token, &leases).await {
                 eprintln!("machine {number}: {error}");
             }
         });
@@ -187,7 +188,7 @@ async fn machines(served: &Served, shared: &Channel, jobs: u64) -> Result<Leases
 /// A machine on which everything runs as soon as it is to run.
 async fn exchange(
     mut agent: AgentClient<Channel>,
-    number: u64,
+    (number, join_number): (u64, u64),
     token: &str,
     leases: &Leases,
 ) -> Result<(), Failure> {
@@ -201,6 +202,7 @@ async fn exchange(
             workers: running.clone(),
             generation,
             wait_ms,
+            join_number,
             ..v1::SyncRequest::default()
         };
         let reply = agent.sync(with_token(token, request)?).await?.into_inner();
