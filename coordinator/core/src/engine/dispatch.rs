@@ -126,6 +126,7 @@ impl Engine {
             yielding: None,
             killing: None,
             expired: false,
+            parting: false,
             ending: None,
         };
         state.cluster.hold(&placement, id, lease.epoch);

@@ -211,7 +211,8 @@ impl Engine {
             let nodes = &self.state.cluster.nodes;
             let away = lease.parts.iter().filter(|part| !nodes.contains_key(part));
             let nodes = away.cloned().collect();
-            return Standing::OutOfReach { lease_epoch, over_s: lease.over_s(), nodes };
+            let over_s = lease.over_s() + self.state.settings.kill_wait_s;
+            return Standing::OutOfReach { lease_epoch, over_s, nodes };
         }
         match &lease.yielding {
             Some(yielding) => Standing::Yielding {

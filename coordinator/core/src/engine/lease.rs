@@ -40,6 +40,9 @@ pub(super) struct Lease {
     pub(super) killing: Option<Killing>,
     /// It was not renewed in time.
     pub(super) expired: bool,
+    /// Nobody reaches it and its time is over: it stops by itself now.
+    #[serde(default)]
+    pub(super) parting: bool,
     /// How it ended on the first node that did not end in good order, else on the last.
     pub(super) ending: Option<ReleaseReason>,
 }
@@ -79,13 +82,14 @@ impl Lease {
             return yielding.deadline_s;
         }
         if self.expired {
-            return self.over_s();
+            return self.over_s() + if self.parting { kill_wait_s } else { 0.0 };
         }
         let yield_at = self.yield_at.as_ref().map_or(f64::INFINITY, |planned| planned.0);
         self.expires_s.min(yield_at)
     }
 
-    /// No worker that keeps to the protocol uses the devices after this moment.
+    /// A worker that keeps to the protocol and hears nothing stops by itself at this moment; it has
+    /// a checkpoint to write before it is gone.
     pub(super) fn over_s(&self) -> f64 {
         self.expires_s + self.grace_s
     }

@@ -96,12 +96,15 @@ impl Engine {
         }
     }
 
-    /// The grace after an expiry is over: no worker that keeps to the protocol is left.
+    /// The grace after an expiry is over. A worker that nobody reaches stops by itself, and is given
+    /// as long for that as a kill: its job does not run elsewhere while it writes its checkpoint.
     fn after_expiry(&mut self, id: JobId, turn: &mut Turn) {
-        let Some(lease) = self.state.leases.get(&id) else { return };
+        let Some(lease) = self.state.leases.get_mut(&id) else { return };
         let reachable = lease.parts.iter().any(|part| self.state.cluster.nodes.contains_key(part));
         if reachable {
             self.kill(id, KillReason::Expired, turn);
+        } else if !std::mem::replace(&mut lease.parting, true) {
+            turn.touch(id);
         } else {
             self.give_up(id, "its nodes are lost", turn);
         }
