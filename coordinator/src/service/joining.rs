@@ -9,6 +9,7 @@
 use shockwave_proto::v1::{JoinRequest, SyncRequest, WorkerState, WorkerStatus};
 use tonic::Status;
 
+use super::LOST_AFTER;
 use super::owner::Owner;
 use super::record::Record;
 use crate::grpc::agent::take_statuses;
@@ -18,6 +19,8 @@ use crate::grpc::agent::take_statuses;
 pub struct Joining {
     number: u64,
     request: JoinRequest,
+    /// When it was asked for, coordinator's clock, seconds.
+    asked_s: f64,
     /// When it is taken away, coordinator's clock, seconds.
     until_s: Option<f64>,
 }
@@ -29,10 +32,18 @@ impl Owner {
         // None comes again after a restart.
         let number = (self.store.epoch << 40) + self.joins;
         let left_s = request.walltime_left_s.filter(|left_s| left_s.is_finite());
-        let until_s = left_s.map(|left_s| self.now_s() + left_s);
-        let joining = Joining { number, request, until_s };
+        let asked_s = self.now_s();
+        let until_s = left_s.map(|left_s| asked_s + left_s);
+        let joining = Joining { number, request, asked_s, until_s };
         self.joining.insert(joining.request.node.clone(), joining);
         number
+    }
+
+    /// Drops joins whose number was not said in the time after which a machine counts as lost: their
+    /// names are free again. An agent that comes with such a number is told to join anew.
+    pub fn drop_unsaid_joins(&mut self) {
+        let (late_s, now_s) = (LOST_AFTER.as_secs_f64(), self.now_s());
+        self.joining.retain(|_, joining| now_s - joining.asked_s <= late_s);
     }
 
     /// Enters a machine whose agent says the number of its join. Others pass.
@@ -206,5 +217,22 @@ mod tests {
         }
         take_sync(&mut owner, &sync("2", second, Vec::new())).unwrap();
         assert_eq!(owner.state.book.nodes["a"].instance, "2");
+    }
+
+    #[test]
+    fn a_join_whose_number_nobody_says_ends_like_a_machine_that_falls_silent() {
+        let (mut owner, clock) = coordinator();
+        let number = take_join(&mut owner, join("1")).join_number;
+        let late_s = LOST_AFTER.as_secs_f64();
+        for (now_s, is_kept) in [(late_s - 1.0, true), (late_s + 1.0, false)] {
+            clock.store(now_s.to_bits(), Ordering::Relaxed);
+            owner.each_second();
+            assert_eq!(owner.joining.contains_key("a"), is_kept, "at {now_s} s");
+        }
+        let status = take_sync(&mut owner, &sync("1", number, Vec::new())).unwrap_err();
+        assert_eq!(status.code(), tonic::Code::NotFound, "it joins anew");
+        let number = take_join(&mut owner, join("1")).join_number;
+        take_sync(&mut owner, &sync("1", number, Vec::new())).unwrap();
+        assert_eq!(owner.state.book.nodes["a"].instance, "1");
     }
 }

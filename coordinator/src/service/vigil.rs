@@ -13,6 +13,7 @@ impl Owner {
     /// What is looked at each second.
     pub fn each_second(&mut self) {
         self.find_lost_nodes();
+        self.drop_unsaid_joins();
         self.renew_for_commands();
     }
 
