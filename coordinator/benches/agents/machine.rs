@@ -280,7 +280,8 @@ async fn train(
         return refused(status);
     }
     loop {
-        tokio::time::sleep(Duration::from_secs_f64(TTL_S / 3.0)).await;
+        let pause_s = rand::random_range(0.75..1.0) * TTL_S / 3.0;
+        tokio::time::sleep(Duration::from_secs_f64(pause_s)).await;
         let Ok(renew) = with_token(&token, RenewRequest { lease, position: None }) else { return };
         let began = Instant::now();
         match client.renew(renew).await {

@@ -1,5 +1,6 @@
-//! Renews the lease every third of its duration, and more often at first.
+//! Renews the lease within every third of its duration, and more often at first.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use shockwave_proto::v1;
@@ -10,6 +11,10 @@ use super::link::{Backoff, Link, lock};
 /// Pause after the first renewal; it doubles up to a third of the lease. How fast the job trains
 /// reaches the forecasts with them, long before its first epoch ends.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The part of a pause that is waited: a round starts many jobs at once, and they would renew at once
+/// from then on.
+const SHARE: Range<f64> = 0.75..1.0;
 
 /// Runs until the lease is revoked; a job without a lease has nothing to renew and then waits for
 /// its end.
@@ -28,7 +33,7 @@ pub(super) async fn run(link: &Link) {
                 link.hear(directive, sent_at);
                 backoff.reset();
                 let interval = lock(&link.shared.lease).renewal_interval();
-                tokio::time::sleep(interval.min(early)).await;
+                tokio::time::sleep(interval.min(early).mul_f64(rand::random_range(SHARE))).await;
                 early = interval.min(2 * early);
             }
             Err(status) => {
