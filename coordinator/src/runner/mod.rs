@@ -236,6 +236,7 @@ impl<'a> Watch<'a> {
     fn act(&mut self) -> Duration {
         let now = monotonic_ms();
         self.notice_lapse(now);
+        self.notice_removal();
         let Some(stop) = self.stop else {
             let next = self.lapse.map_or(u64::MAX, |lapse| lapse.term_mono_ms);
             return Duration::from_millis(next.saturating_sub(now).clamp(1, LOOK_MS));
@@ -264,6 +265,16 @@ impl<'a> Watch<'a> {
         if let Some(lapse) = self.lapse.filter(is_due) {
             self.has_lapsed = true;
             self.stop = Some(lapse);
+        }
+    }
+
+    /// Without the lease's folder no agent finds these processes again, nor hears of their end: its
+    /// devices would be taken for good, and by nobody.
+    fn notice_removal(&mut self) {
+        let is_gone = self.folder.path().try_exists().is_ok_and(|is_there| !is_there);
+        if is_gone && self.stop.is_none() {
+            self.message = "the folder of its lease was removed".to_owned();
+            self.stop_within(self.order.grace_ms);
         }
     }
 
