@@ -8,8 +8,8 @@
 //! from the norms, `G2 / (G2 + 2 S / B)`, where there are more or where they are other workers'. With two equal parts the
 //! two differ only in the mean of the norms: the geometric one there, the arithmetic one here.
 //!
-//! The two-part form has no cancellation. The gradients of the parts are never stored: the flat gradient buffer
-//! accumulates `w_i g_i`, and one more buffer keeps what it held before the last part.
+//! The two-part form takes `S` from the difference itself, without cancellation. The gradients of the parts are never
+//! stored: the flat gradient buffer accumulates `w_i g_i`, and one more buffer keeps what it held before the last part.
 
 use tch::{Kind, Tensor};
 
