@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use shockwave::runner::process;
-use shockwave::runner::spec::{LeaseFolder, Order, Running, VERSION};
+use shockwave::runner::spec::{LeaseFolder, Order, Running, Stop, VERSION};
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -52,12 +52,21 @@ fn started(folder: &LeaseFolder, state: &Path) -> (Child, i32) {
 
 #[test]
 fn what_no_agent_can_find_again_is_ended() {
-    let state = tempfile::tempdir().unwrap();
-    let folder = LeaseFolder::at(state.path().join("leases/1-1"));
-    let (mut runner, pid) = started(&folder, state.path());
-    std::thread::sleep(Duration::from_secs(2));
-    assert!(runner.try_wait().unwrap().is_none(), "it runs while its folder is there");
-    std::fs::remove_dir_all(state.path().join("leases")).unwrap();
-    until("the runner ends", || runner.try_wait().unwrap().is_some());
-    assert!(process::stat(pid).is_none(), "with what it has started");
+    for is_asked_to_end in [false, true] {
+        let state = tempfile::tempdir().unwrap();
+        let folder = LeaseFolder::at(state.path().join("leases/1-1"));
+        let (mut runner, pid) = started(&folder, state.path());
+        if is_asked_to_end {
+            // By the end of a round that is far away.
+            let late = process::monotonic_ms() + 600_000;
+            let stop = Stop { term_mono_ms: late, kill_mono_ms: late };
+            shockwave::files::write_json(&folder.stop(), &stop).unwrap();
+            process::signal(runner.id().cast_signed(), libc::SIGHUP).unwrap();
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(runner.try_wait().unwrap().is_none(), "it runs while its folder is there");
+        std::fs::remove_dir_all(state.path().join("leases")).unwrap();
+        until("the runner ends", || runner.try_wait().unwrap().is_some());
+        assert!(process::stat(pid).is_none(), "with what it has started");
+    }
 }

@@ -169,6 +169,7 @@ struct Watch<'a> {
     /// The stop that comes into force unless the lease is renewed.
     lapse: Option<Stop>,
     has_lapsed: bool,
+    is_removed: bool,
     term_sent: bool,
     message: String,
 }
@@ -186,6 +187,7 @@ impl<'a> Watch<'a> {
             stop,
             lapse: read_json(&folder.lapse()).ok().flatten(),
             has_lapsed: false,
+            is_removed: false,
             term_sent: false,
             message: String::new(),
         }
@@ -236,7 +238,7 @@ impl<'a> Watch<'a> {
     fn act(&mut self) -> Duration {
         let now = monotonic_ms();
         self.notice_lapse(now);
-        self.notice_removal();
+        self.notice_removal(now);
         let Some(stop) = self.stop else {
             let next = self.lapse.map_or(u64::MAX, |lapse| lapse.term_mono_ms);
             return Duration::from_millis(next.saturating_sub(now).clamp(1, LOOK_MS));
@@ -250,7 +252,7 @@ impl<'a> Watch<'a> {
             self.term();
         }
         let next = if self.term_sent { stop.kill_mono_ms } else { stop.term_mono_ms };
-        Duration::from_millis(next.min(stop.kill_mono_ms).saturating_sub(now).max(1))
+        Duration::from_millis(next.min(stop.kill_mono_ms).saturating_sub(now).clamp(1, LOOK_MS))
     }
 
     /// The lease is over when the agent has not moved its end by then: the coordinator may start the
@@ -270,12 +272,17 @@ impl<'a> Watch<'a> {
 
     /// Without the lease's folder no agent finds these processes again, nor hears of their end: its
     /// devices would be taken for good, and by nobody.
-    fn notice_removal(&mut self) {
+    fn notice_removal(&mut self, now: u64) {
         let is_gone = self.folder.path().try_exists().is_ok_and(|is_there| !is_there);
-        if is_gone && self.stop.is_none() {
-            self.message = "the folder of its lease was removed".to_owned();
-            self.stop_within(self.order.grace_ms);
+        if !is_gone || self.is_removed {
+            return;
         }
+        self.is_removed = true;
+        self.message = "the folder of its lease was removed".to_owned();
+        // An order to end later, when a round does, has nobody any more who waits for it.
+        let kill_mono_ms = self.stop.map_or(u64::MAX, |stop| stop.kill_mono_ms);
+        let kill_mono_ms = kill_mono_ms.min(now + self.order.grace_ms);
+        self.stop = Some(Stop { term_mono_ms: now, kill_mono_ms });
     }
 
     /// SIGTERM to the group, while one of ours is in it: the number of an empty group is free for
