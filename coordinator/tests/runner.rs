@@ -1,24 +1,19 @@
 //! The runner by itself, as an agent starts it.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::{eventually, is_alive};
 use shockwave::runner::process;
 use shockwave::runner::spec::{LeaseFolder, Order, Running, Stop, VERSION};
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < end, "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// A runner of a shell that does not end, and the shell's number.
-fn started(folder: &LeaseFolder, state: &Path) -> (Child, i32) {
+async fn started(folder: &LeaseFolder, state: &Path) -> (Child, i32) {
     let order = Order {
         version: VERSION,
         job_id: 1,
@@ -42,20 +37,21 @@ fn started(folder: &LeaseFolder, state: &Path) -> (Child, i32) {
     command.arg("runner").arg(folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
     let runner = command.spawn().unwrap();
     let mut pid = 0;
-    until("training is started", || {
+    eventually("training is started", || {
         let running = shockwave::files::read_json::<Running>(&folder.running()).unwrap();
         pid = running.map_or(0, |running| running.pids[0]);
         pid != 0
-    });
+    })
+    .await;
     (runner, pid)
 }
 
-#[test]
-fn what_no_agent_can_find_again_is_ended() {
+#[tokio::test]
+async fn what_no_agent_can_find_again_is_ended() {
     for is_asked_to_end in [false, true] {
         let state = tempfile::tempdir().unwrap();
         let folder = LeaseFolder::at(state.path().join("leases/1-1"));
-        let (mut runner, pid) = started(&folder, state.path());
+        let (mut runner, pid) = started(&folder, state.path()).await;
         if is_asked_to_end {
             // By the end of a round that is far away.
             let late = process::monotonic_ms() + 600_000;
@@ -63,10 +59,10 @@ fn what_no_agent_can_find_again_is_ended() {
             shockwave::files::write_json(&folder.stop(), &stop).unwrap();
             process::signal(runner.id().cast_signed(), libc::SIGHUP).unwrap();
         }
-        std::thread::sleep(Duration::from_secs(2));
+        tokio::time::sleep(Duration::from_secs(2)).await;
         assert!(runner.try_wait().unwrap().is_none(), "it runs while its folder is there");
         std::fs::remove_dir_all(state.path().join("leases")).unwrap();
-        until("the runner ends", || runner.try_wait().unwrap().is_some());
-        assert!(process::stat(pid).is_none(), "with what it has started");
+        eventually("the runner ends", || runner.try_wait().unwrap().is_some()).await;
+        assert!(!is_alive(pid), "with what it has started");
     }
 }

@@ -39,7 +39,7 @@ enum Wake {
 /// Wakes that may wait: whoever finds them all waits too, and the children wait to be reaped.
 const WAKES_MAX: usize = 64;
 
-/// How often the end of the lease is looked at, milliseconds.
+/// How often the end of the lease and its folder are looked at, milliseconds.
 const LOOK_MS: u64 = 1_000;
 
 /// How long processes that outlive the last rank may stay when no stop was ordered, milliseconds.
@@ -273,8 +273,9 @@ impl<'a> Watch<'a> {
     /// Without the lease's folder no agent finds these processes again, nor hears of their end: its
     /// devices would be taken for good, and by nobody.
     fn notice_removal(&mut self, now: u64) {
-        let is_gone = self.folder.path().try_exists().is_ok_and(|is_there| !is_there);
-        if !is_gone || self.is_removed {
+        // A folder that cannot be looked at (a server that is away) is not gone.
+        let is_gone = || self.folder.path().try_exists().is_ok_and(|is_there| !is_there);
+        if self.is_removed || !is_gone() {
             return;
         }
         self.is_removed = true;
